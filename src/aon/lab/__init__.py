@@ -1,0 +1,1 @@
+"""The laboratory: compare methods as the paper does."""
