@@ -1,0 +1,132 @@
+"""Which layers of a model are meant: the words of `include` and `exclude`.
+
+A word is a module's name, a shell-style pattern of names, a module type, or a predicate (name, module) -> bool.
+Names, patterns and types also speak for everything below the module that they match.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterable, Sequence
+from fnmatch import fnmatchcase
+from typing import NamedTuple
+
+from torch import nn
+
+from aon.matrices import Layer, is_depthwise, is_supported
+
+Predicate = Callable[[str, nn.Module], bool]
+Word = str | type[nn.Module] | Predicate
+Words = Word | Sequence[Word] | None
+
+
+class Choice(NamedTuple):
+    """What was decided about one layer, and why; `reason` is empty for a layer that is taken."""
+
+    name: str
+    layer: Layer
+    reason: str
+    explicit: bool
+
+    @property
+    def taken(self) -> bool:
+        """Whether the words choose this layer."""
+        return not self.reason
+
+
+def choose(model: nn.Module, include: Words = None, exclude: Words = None) -> list[Choice]:
+    """Decide for every Linear and convolution of a model whether the words mean it.
+
+    Depthwise convolutions are taken only if `include` gives their own name, or a predicate says so.
+
+    Raises:
+        TypeError: A word is none of the four kinds.
+        ValueError: A name or pattern matches no module at all.
+    """
+    wanted, unwanted = _words(include, "include"), _words(exclude, "exclude")
+    ancestry = dict(_ancestry(model))
+    _check_names(wanted + unwanted, ancestry)
+    choices = []
+    for name, line in ancestry.items():
+        layer = line[-1][1]
+        if is_supported(layer):
+            explicit = any(_names_exactly(word, name, layer) for word in wanted)
+            reason = _reason(line, wanted, unwanted, include is None, explicit)
+            choices.append(Choice(name, layer, reason, explicit))
+    return choices
+
+
+def select(model: nn.Module, include: Words = None, exclude: Words = None) -> list[tuple[str, Layer]]:
+    """Names and layers that the words mean, in the model's order.
+
+    Example:
+        >>> model = nn.Sequential(nn.Linear(2, 3), nn.ReLU(), nn.Linear(3, 4))
+        >>> [name for name, _ in select(model, exclude="2")]
+        ['0']
+    """
+    return [(choice.name, choice.layer) for choice in choose(model, include, exclude) if choice.taken]
+
+
+Line = tuple[tuple[str, nn.Module], ...]
+
+
+def _ancestry(model: nn.Module) -> Iterable[tuple[str, Line]]:
+    """Every module's name with the line of (name, module) from the root down to it."""
+    lines: dict[str, Line] = {}
+    for name, module in model.named_modules():
+        parent = lines[name.rpartition(".")[0]] if name else ()
+        lines[name] = (*parent, (name, module))
+    return lines.items()
+
+
+def _words(words: Words, argument: str) -> list[Word]:
+    if words is None:
+        return []
+    listed: list[Word] = (
+        list(words) if isinstance(words, Sequence) and not isinstance(words, str) else [words]
+    )
+    for word in listed:
+        known = isinstance(word, str) or callable(word)
+        if isinstance(word, type) and not issubclass(word, nn.Module):
+            known = False
+        if not known:
+            raise TypeError(
+                f"{argument}={word!r}: expected a module name, a pattern, a module type or a predicate"
+            )
+    return listed
+
+
+def _check_names(words: list[Word], names: Iterable[str]) -> None:
+    """A name that matches nothing is a slip of the pen; say so, with the nearest there is."""
+    names = list(names)
+    for word in words:
+        if isinstance(word, str) and not any(fnmatchcase(name, word) for name in names):
+            near = difflib.get_close_matches(word, names, n=3, cutoff=0.3)
+            hint = f"; nearest: {', '.join(near)}" if near else ""
+            raise ValueError(f"no module of the model is called {word!r}{hint}")
+
+
+def _names_exactly(word: Word, name: str, layer: nn.Module) -> bool:
+    if isinstance(word, str):
+        return word == name
+    return not isinstance(word, type) and bool(word(name, layer))
+
+
+def _matches(word: Word, line: Line) -> bool:
+    if isinstance(word, str):
+        return any(fnmatchcase(name, word) for name, _ in line)
+    if isinstance(word, type):
+        return any(isinstance(module, word) for _, module in line)
+    return bool(word(*line[-1]))
+
+
+def _reason(line: Line, wanted: list[Word], unwanted: list[Word], all_wanted: bool, explicit: bool) -> str:
+    layer = line[-1][1]
+    assert is_supported(layer)
+    if any(_matches(word, line) for word in unwanted):
+        return "excluded"
+    if not all_wanted and not any(_matches(word, line) for word in wanted):
+        return "not included"
+    if is_depthwise(layer) and not explicit:
+        return "depthwise convolution; give its own name to include it"
+    return ""
