@@ -1,0 +1,108 @@
+"""Networks by name: those of the laboratory, and any callable as `package.module:function`."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import isfinite
+
+from torch import nn
+
+from aon.lab.errors import LabError
+from aon.lab.models import resnet, vgg, wide
+from aon.lab.models.ingredients import Ingredients
+from aon.lab.models.user import build_user_network
+from aon.lab.suggest import unknown
+
+
+@dataclass(frozen=True)
+class _Network:
+    make: Callable[..., nn.Module]
+    smallest_image: int
+
+
+_NETWORKS = {
+    "vgg16-iternorm": _Network(vgg.vgg16_iternorm, smallest_image=16),
+    "vgg16": _Network(vgg.vgg16, smallest_image=32),
+    "resnet18": _Network(resnet.resnet18, smallest_image=8),
+    "resnet20": _Network(resnet.resnet20, smallest_image=4),
+    "wrn-28-10": _Network(wide.wrn_28_10, smallest_image=4),
+}
+
+
+def names() -> tuple[str, ...]:
+    """The names of the laboratory's own networks.
+
+    Example:
+        >>> names()
+        ('vgg16-iternorm', 'vgg16', 'resnet18', 'resnet20', 'wrn-28-10')
+    """
+    return tuple(_NETWORKS)
+
+
+def build(
+    name: str,
+    *,
+    classes: int,
+    width: float = 1.0,
+    in_channels: int = 3,
+    ingredients: Ingredients | None = None,
+) -> nn.Module:
+    """A freshly initialised network (from torch's global random stream).
+
+    Args:
+        name: One of `names()`, or `package.module:function`.
+        classes: Number of outputs.
+        width: Factor on the number of channels of every hidden layer.
+        in_channels: Channels of the images.
+        ingredients: Normaliser, activation function and dropout; batch normalisation and ReLU if None.
+
+    Raises:
+        LabError: If the name is unknown, or a number is not what it should be.
+
+    Example:
+        >>> model = build("resnet20", classes=10)
+        >>> sum(p.numel() for p in model.parameters())
+        269722
+    """
+    check_name(name)
+    _check_numbers(classes, width, in_channels)
+    given = {"classes": classes, "width": width, "in_channels": in_channels}
+    if ":" in name:
+        return build_user_network(name, given, ingredients or Ingredients())
+    return _NETWORKS[name].make(**given, ingredients=ingredients or Ingredients())
+
+
+def check_name(name: str) -> None:
+    """Refuse a name that is neither a network here nor has the form `package.module:function`.
+
+    Raises:
+        LabError: With the names there are, and the nearest one.
+    """
+    if name not in _NETWORKS and ":" not in name:
+        raise unknown("network", name, _NETWORKS, also="package.module:function")
+
+
+def check_image_size(name: str, height: int, width: int) -> None:
+    """Refuse images that the network's pooling would shrink to nothing; a user's network is not judged.
+
+    Raises:
+        LabError: If a side of the image is too small.
+
+    Example:
+        >>> check_image_size("vgg16", 28, 28)
+        Traceback (most recent call last):
+        aon.lab.errors.LabError: images of 28x28 are too small for 'vgg16', which needs 32x32 at least
+    """
+    check_name(name)
+    smallest = _NETWORKS[name].smallest_image if name in _NETWORKS else 1
+    if min(height, width) < smallest:
+        least = f"{smallest}x{smallest}"
+        raise LabError(f"images of {height}x{width} are too small for {name!r}, which needs {least} at least")
+
+
+def _check_numbers(classes: int, width: float, in_channels: int) -> None:
+    if classes < 1:
+        raise LabError(f"classes must be 1 or more, got {classes}")
+    if not (isfinite(width) and width > 0):
+        raise LabError(f"width must be a positive number, got {width}")
+    if in_channels < 1:
+        raise LabError(f"in_channels must be 1 or more, got {in_channels}")

@@ -1,0 +1,124 @@
+"""The words of which method names are made, as plain data: family, spelling in tables, options.
+
+Needs no torch. What a word does to a model is known to `methods` alone.
+"""
+
+from dataclasses import dataclass
+
+from aon.lab.options import Option, choice, flag, integer, number
+
+# In the order in which a canonical name gives them, with what an error calls one of them.
+FAMILIES = {
+    "norm": "normaliser of activations",
+    "activation": "activation function",
+    "map": "weight map",
+    "penalty": "penalty",
+    "step": "step after the optimiser",
+    "dropout": "dropout",
+}
+
+# Penalties add up; of every other family a method has at most one.
+SEVERAL = ("penalty",)
+
+# The word for a method without words.
+NOTHING = "none"
+
+
+@dataclass(frozen=True)
+class Word:
+    """One word of the grammar.
+
+    Attributes:
+        name: What the user writes.
+        family: One of `FAMILIES`.
+        label: What tables write, the paper's spelling where it has one.
+        summary: What it is, for help texts.
+        options: In the order in which a canonical name gives them.
+    """
+
+    name: str
+    family: str
+    label: str
+    summary: str
+    options: tuple[Option, ...] = ()
+
+    def has(self, name: str) -> bool:
+        """Whether there is an option of this name."""
+        return any(option.name == name for option in self.options)
+
+    def option(self, name: str) -> Option:
+        """The option of this name."""
+        return next(option for option in self.options if option.name == name)
+
+
+_GROUPS = integer("groups", 1, least=1, most=65536)
+_EPS = number("eps", 1e-5, above=True, most=1.0)
+_MOMENTUM = number("momentum", 0.1, above=True, most=1.0)
+_GAIN = flag("gain", None)
+_POWER = integer("iterations", 1, least=1, most=1000)
+
+
+def _beta(default: float) -> Option:
+    return number("beta", default)
+
+
+_WORDS = (
+    Word("bn", "norm", "BN", "batch normalisation", (_EPS, _MOMENTUM)),
+    Word("ln", "norm", "LN", "layer normalisation", (_EPS,)),
+    Word("in", "norm", "IN", "instance normalisation", (_EPS,)),
+    Word("gn", "norm", "GN", "group normalisation", (integer("groups", 32, least=1, most=65536), _EPS)),
+    Word("brn", "norm", "BRN", "batch renormalisation", (_EPS,)),
+    Word(
+        "dbn", "norm", "DBN", "decorrelated batch normalisation (ZCA whitening)", (_GROUPS, _EPS, _MOMENTUM)
+    ),
+    Word(
+        "iternorm",
+        "norm",
+        "IterNorm",
+        "whitening by Newton's iteration",
+        (_GROUPS, integer("iterations", 5, least=1, most=100, symbol="T"), _EPS, _MOMENTUM),
+    ),
+    Word(NOTHING, "norm", "plain", "no normaliser of activations"),
+    Word("selu", "activation", "SELU", "self-normalising activation function, with its initialisation"),
+    Word(
+        "aon",
+        "map",
+        "AON",
+        "approximated orthonormal normalisation, the paper's method",
+        (
+            integer("order", 2, least=0, most=64, symbol="q", shown=True),
+            choice("scale", "spectral", "frobenius", "none"),
+            choice("centre", "one", "mean"),
+            flag("prescale", False),
+            _GAIN,
+            _POWER,
+        ),
+    ),
+    Word("sn", "map", "SN", "spectral normalisation (AON of order 0)", (_GAIN, _POWER)),
+    Word("wn", "map", "WN", "weight normalisation", (_GAIN,)),
+    Word("cwn", "map", "CWN", "centred weight normalisation", (_GAIN,)),
+    Word("polar", "map", "Polar", "exact orthonormalisation, AON's limit", (_GAIN,)),
+    Word(
+        "oni",
+        "map",
+        "ONI",
+        "orthonormalisation by Newton's iteration on W",
+        (integer("iterations", 5, least=1, most=100, symbol="T"), flag("centre", False), _GAIN),
+    ),
+    Word("orth", "penalty", "orthonormal", "orthonormal regularisation, equation (2)", (_beta(10.0),)),
+    Word("dso", "penalty", "DSO", "double-sided orthonormal regularisation", (_beta(1.0),)),
+    Word("mc", "penalty", "MC", "mutual coherence", (_beta(1.0),)),
+    Word("srip", "penalty", "SRIP", "spectral restricted isometry", (_beta(1.0),)),
+    Word("snr", "penalty", "SNR", "spectral-norm regularisation", (_beta(0.01),)),
+    Word("wd", "penalty", "WD", "weight decay by the optimiser", (number("rate", 5e-4, shown=True),)),
+    Word("svb", "step", "SVB", "singular value bounding"),
+    Word(
+        "dropout",
+        "dropout",
+        "dropout",
+        "dropout (alpha dropout with SELU)",
+        (number("rate", 0.5, most=0.95, shown=True),),
+    ),
+)
+
+VOCABULARY = {word.name: word for word in _WORDS}
