@@ -1,0 +1,101 @@
+"""The look of every figure, in one place, and how a figure becomes a file.
+
+Colours are Okabe and Ito's, which people with any kind of colour vision can tell apart; BN is grey. The same
+records and versions give the same bytes.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+
+from aon.lab.files import replacing
+from aon.lab.summary import Row
+
+FORMATS = ("png", "svg", "pdf")
+GREY = "#5f6368"
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
+MARKERS = ("", "o", "s", "^", "D", "v")
+
+_STYLE: dict[str, Any] = {
+    "font.family": "DejaVu Sans",
+    "font.size": 9,
+    "axes.titlesize": 9.5,
+    "axes.titleweight": "bold",
+    "axes.titlelocation": "left",
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.edgecolor": "#888888",
+    "axes.grid": True,
+    "grid.color": "#e6e6e6",
+    "grid.linewidth": 0.6,
+    "axes.axisbelow": True,
+    "legend.frameon": False,
+    "lines.linewidth": 1.4,
+    "figure.dpi": 100,
+    "savefig.dpi": 200,
+    # A label with a dollar sign is a label, not a formula, and could not be parsed as one.
+    "text.parse_math": False,
+    "svg.hashsalt": "aon",
+    "svg.fonttype": "path",
+    "pdf.fonttype": 42,
+}
+# Dates are left out so that drawing the same records again gives the same file.
+_METADATA: dict[str, dict[str, Any]] = {"png": {}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}
+
+
+@dataclass(frozen=True)
+class Style:
+    """Colour and marker of one method, the same in every figure and on the page."""
+
+    colour: str
+    marker: str
+
+
+def styles(table: Sequence[Row]) -> list[Style]:
+    """A style for each row; BN grey, then the palette, then the palette again with markers."""
+    found, others = [], 0
+    for row in table:
+        turn, place = divmod(others, len(COLOURS))
+        marker = MARKERS[turn % len(MARKERS)]
+        found.append(Style(GREY, "") if row.is_baseline else Style(COLOURS[place], marker))
+        others += not row.is_baseline
+    return found
+
+
+def save(figure: Figure, folder: Path, name: str, formats: Sequence[str] = FORMATS) -> list[Path]:
+    """Write the figure in each format; each file is whole or absent."""
+    paths = [folder / f"{name}.{suffix}" for suffix in formats]
+    with styled():
+        for path, suffix in zip(paths, formats, strict=True):
+            with replacing(path) as file:
+                figure.savefig(file, format=suffix, metadata=_METADATA[suffix])
+    return paths
+
+
+def new_figure(width: float, height: float) -> Figure:
+    """An empty figure, in inches, that belongs to no window and to no global list."""
+    figure = Figure(figsize=(width, height), layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure
+
+
+def whole_numbers() -> MaxNLocator:
+    """Ticks at round epochs."""
+    return MaxNLocator(integer=True, steps=[1, 2, 5, 10])
+
+
+@contextmanager
+def styled() -> Iterator[None]:
+    """Draw and save in our look."""
+    # Nothing of the user's matplotlibrc reaches our files, and nothing of ours their other figures.
+    with mpl.rc_context():
+        mpl.rcdefaults()
+        mpl.rcParams.update(_STYLE)  # type: ignore[arg-type]
+        yield
