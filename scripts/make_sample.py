@@ -1,0 +1,69 @@
+"""Make the packaged `cifar10-sample` from the official CIFAR-10 files.
+
+    python scripts/make_sample.py FOLDER
+
+FOLDER holds cifar-10-batches-bin or cifar-10-batches-py; `aon data fetch cifar10` puts the first of them
+into ~/.cache/aon. Takes the first 500 training and the first 100 test images of each class, in the official
+order, and writes them to src/aon/lab/data/cifar10_sample. The same input gives the same pixels; the bytes of
+the WebP files may differ between versions of libwebp, and sample.json holds the checksums of both.
+"""
+
+import hashlib
+import io
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from PIL import Image
+from torch import Tensor
+
+from aon.lab.data import cifar, official, sample
+from aon.lab.errors import LabError
+from aon.lab.files import replacing, write_text
+
+TARGET = Path(__file__).resolve().parents[1] / "src/aon/lab/data/cifar10_sample"
+
+
+def main() -> None:
+    """Read the official files named on the command line, write the sample."""
+    if len(sys.argv) != 2:
+        raise SystemExit(__doc__)
+    try:
+        whole = cifar.load(official.CIFAR10, Path(sys.argv[1]))
+        index = {
+            "format": 1,
+            "train": write_part("train", whole.x_train, whole.y_train, sample.N_TRAIN),
+            "test": write_part("test", whole.x_test, whole.y_test, sample.N_TEST),
+        }
+        write_text(TARGET / "sample.json", json.dumps(index, separators=(",", ":")) + "\n")
+    except LabError as error:
+        raise SystemExit(str(error)) from error
+    sys.stdout.write(f"{sample.load()} in {TARGET}\n")
+
+
+def write_part(part: str, x: Tensor, y: Tensor, n: int) -> dict[str, Any]:
+    """Write one mosaic; return its entry in sample.json."""
+    chosen = first_of_each_class(y, n // 10)
+    images = x[chosen].numpy()
+    picture = io.BytesIO()
+    Image.fromarray(sample.to_mosaic(images)).save(picture, "WEBP", lossless=True, quality=100, method=6)
+    with replacing(TARGET / f"{part}.webp") as file:
+        file.write(picture.getvalue())
+    return {
+        "sha256": hashlib.sha256(picture.getvalue()).hexdigest(),
+        "pixels_sha256": hashlib.sha256(np.ascontiguousarray(images).tobytes()).hexdigest(),
+        "indices": chosen.tolist(),
+        "labels": y[chosen].tolist(),
+    }
+
+
+def first_of_each_class(y: Tensor, n: int) -> Tensor:
+    """Indices of the first `n` images of every class, in ascending order."""
+    return torch.cat([(y == label).nonzero()[:n, 0] for label in y.unique()]).sort().values
+
+
+if __name__ == "__main__":
+    main()
