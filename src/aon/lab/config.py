@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator
 
 from aon.lab.errors import LabError
+from aon.lab.grammar import parse
 
 Precision = Literal["float32", "bf16", "fp16"]
 Fraction = Annotated[float, Field(gt=0, lt=1)]
@@ -71,10 +72,6 @@ class RunConfig(BaseModel):
     @field_validator("method")
     @classmethod
     def _canonical(cls, value: str) -> str:
-        try:  # temporary: methods.py lands in parallel
-            from aon.lab.methods import parse
-        except ModuleNotFoundError:
-            return value
         return str(parse(value))
 
     @field_validator("device")

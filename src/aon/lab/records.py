@@ -111,9 +111,7 @@ class Record(_Data):
     @classmethod
     def _drop_computed(cls, data: Any) -> Any:
         # Written for people and other programs, computed again here: the two can never disagree.
-        return (
-            {k: v for k, v in data.items() if k not in ("best", "last")} if isinstance(data, dict) else data
-        )
+        return {k: v for k, v in data.items() if k not in ("best", "last")} if isinstance(data, dict) else data
 
     @computed_field  # type: ignore[prop-decorator]
     @property
