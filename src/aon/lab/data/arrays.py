@@ -78,9 +78,7 @@ def _labels(y: NDArray[Any], what: str) -> Tensor:
     if y.dtype.kind not in "iu" or y.shape not in ((y.size,), (y.size, 1)):
         raise LabError(f"{what} is {y.dtype} of shape {y.shape}; expected whole numbers of shape (N,)")
     if len(y) and (int(y.min()) < 0 or int(y.max()) >= 2**31):
-        raise LabError(
-            f"{what} has labels from {y.min()} to {y.max()}; expected 0 to the number of classes less 1"
-        )
+        raise LabError(f"{what} has labels from {y.min()} to {y.max()}; expected 0 to the number of classes less 1")
     return torch.from_numpy(y.reshape(-1).astype(np.int64))
 
 
@@ -91,9 +89,7 @@ def _classes(names: NDArray[Any] | None, y_train: Tensor, y_test: Tensor, path: 
     present = torch.unique(y_train)
     classes = tuple(str(name) for name in (names if names is not None else range(len(present))))
     if names is None and len(present) and int(present[-1]) != len(present) - 1:
-        raise LabError(
-            f"{path}: y_train has {len(present)} classes but labels up to {present[-1]}; number them from 0"
-        )
+        raise LabError(f"{path}: y_train has {len(present)} classes but labels up to {present[-1]}; number them from 0")
     largest = max((int(y.max()) for y in (y_train, y_test) if len(y)), default=0)
     if largest >= len(classes):
         raise LabError(f"{path}: label {largest} is beyond the {len(classes)} classes")

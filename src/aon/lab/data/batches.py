@@ -69,9 +69,7 @@ def plan(n: int, height: int, width: int, *, seed: int, epoch: int) -> Plan:
     )
 
 
-def train_batches(
-    data: Dataset, batch_size: int, *, seed: int, epoch: int, augment: bool = True
-) -> Iterator[Batch]:
+def train_batches(data: Dataset, batch_size: int, *, seed: int, epoch: int, augment: bool = True) -> Iterator[Batch]:
     """The batches of one training epoch: float32 normalised images and their labels.
 
     Each image is padded with zeros (4 pixels a side for 32x32), cropped to its size at a random place and
@@ -95,9 +93,7 @@ def train_batches(
     """
     n, _, height, width = data.x_train.shape
     if not 1 <= batch_size <= n:
-        raise LabError(
-            f"batch size {batch_size}: expected between 1 and the {n} training images of {data.name}"
-        )
+        raise LabError(f"batch size {batch_size}: expected between 1 and the {n} training images of {data.name}")
     return _train_batches(data, batch_size, plan(n, height, width, seed=seed, epoch=epoch), augment)
 
 

@@ -42,9 +42,7 @@ def require(source: Official, root: Path) -> tuple[Layout, Path]:
     found = find(source, root)
     if found is None:
         folders = " or ".join(layout.folder for layout in source.layouts)
-        raise LabError(
-            f"{source.name} is not in {root} (no {folders}); get it with: aon data fetch {source.name}"
-        )
+        raise LabError(f"{source.name} is not in {root} (no {folders}); get it with: aon data fetch {source.name}")
     return found
 
 
@@ -97,9 +95,7 @@ def checked_bytes(path: Path, md5: str) -> bytes:
         raise LabError(f"cannot read {path}: {error.strerror or error}") from error
     found = hashlib.md5(content, usedforsecurity=False).hexdigest()
     if found != md5:
-        raise LabError(
-            f"{path}: its md5 is {found}, the official file's is {md5}; fetch it again or remove it"
-        )
+        raise LabError(f"{path}: its md5 is {found}, the official file's is {md5}; fetch it again or remove it")
     return content
 
 
@@ -137,10 +133,6 @@ def _decode_python(content: bytes, label_key: str) -> tuple[NDArray[np.uint8], N
     if not isinstance(value, dict) or not {"data", label_key} <= value.keys():
         raise ValueError(f"expected a dictionary with data and {label_key}")
     images, labels = value["data"], value[label_key]
-    if (
-        not isinstance(images, np.ndarray)
-        or images.dtype != np.uint8
-        or images.shape != (len(labels), PIXELS)
-    ):
+    if not isinstance(images, np.ndarray) or images.dtype != np.uint8 or images.shape != (len(labels), PIXELS):
         raise ValueError(f"expected data to be uint8 of shape ({len(labels)}, {PIXELS})")
     return images, np.array(labels, dtype=np.uint8)

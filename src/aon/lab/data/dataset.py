@@ -40,9 +40,7 @@ class Dataset:
             if y.dtype != torch.int64 or y.shape != x.shape[:1] or len(y) == 0:
                 raise LabError(f"{self.name}: y_{part} must be int64, one for each image, not {_kind(y)}")
         if self.x_train.shape[2:] != self.x_test.shape[2:]:
-            raise LabError(
-                f"{self.name}: images are {_size(self.x_train)} in train, {_size(self.x_test)} in test"
-            )
+            raise LabError(f"{self.name}: images are {_size(self.x_train)} in train, {_size(self.x_test)} in test")
 
     def __repr__(self) -> str:
         counts = f"{len(self.y_train)} training and {len(self.y_test)} test images"

@@ -72,14 +72,10 @@ def _by_class(folder: Path, least: int = 1) -> dict[str, list[Path]]:
     """The image files of each class folder, by name."""
     found = {path.name: _images(path) for path in _folders(folder)}
     if len(found) < 2:
-        raise LabError(
-            f"{folder}: expected a folder of images for each of two or more classes, found {len(found)}"
-        )
+        raise LabError(f"{folder}: expected a folder of images for each of two or more classes, found {len(found)}")
     for name, files in found.items():
         if len(files) < least:
-            raise LabError(
-                f"{folder / name}: {len(files)} images ({' '.join(SUFFIXES)}); expected {least} or more"
-            )
+            raise LabError(f"{folder / name}: {len(files)} images ({' '.join(SUFFIXES)}); expected {least} or more")
     return found
 
 
@@ -105,9 +101,7 @@ def _read(files: Labelled, size: int | None, shape: tuple[int, ...]) -> tuple[Te
         pixels = _pixels(path, size)
         if pixels.shape != shape:
             sizes = f"{pixels.shape[1]}x{pixels.shape[0]}, others {shape[1]}x{shape[0]}"
-            raise LabError(
-                f"{path} is {sizes}; to scale all images to 32x32, write @32 after the folder's name"
-            )
+            raise LabError(f"{path} is {sizes}; to scale all images to 32x32, write @32 after the folder's name")
         x[i] = pixels
     images = torch.from_numpy(x).permute(0, 3, 1, 2).contiguous()
     return images, torch.tensor([label for _, label in files], dtype=torch.int64)

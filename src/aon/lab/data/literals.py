@@ -132,9 +132,7 @@ class _Machine:
 
 def _array(version: int, shape: tuple[int, ...], kind: _Dtype, fortran: bool, content: str | bytes) -> Any:
     if not re.fullmatch(r"[iuf][1248]|b1", kind.code) or kind.order not in ("|", "<", ">", "="):
-        raise ValueError(
-            f"the pickle holds an array of {kind.order}{kind.code}, version {version}: not numbers"
-        )
+        raise ValueError(f"the pickle holds an array of {kind.order}{kind.code}, version {version}: not numbers")
     raw = content.encode("latin-1") if isinstance(content, str) else content
     order = "|" if kind.code.endswith("1") else kind.order
     return np.frombuffer(raw, np.dtype(order + kind.code)).reshape(shape, order="F" if fortran else "C")

@@ -75,9 +75,7 @@ def _index() -> dict[str, Any]:
     try:
         index: dict[str, Any] = json.loads((folder() / "sample.json").read_bytes())
     except (OSError, ValueError) as error:
-        raise LabError(
-            f"{NAME}: sample.json of the installed package cannot be read; reinstall aon"
-        ) from error
+        raise LabError(f"{NAME}: sample.json of the installed package cannot be read; reinstall aon") from error
     return index
 
 
