@@ -1,3 +1,19 @@
 """Weight matrices that stay nearly orthonormal while they train."""
 
+from aon import functional, maps
+from aon.convert import Survey, fold, normalise, normalised_weight, survey
+from aon.spectra import Spectra, Spectrum, spectra
+
 __version__ = "0.1.0"
+__all__ = [
+    "Spectra",
+    "Spectrum",
+    "Survey",
+    "fold",
+    "functional",
+    "maps",
+    "normalise",
+    "normalised_weight",
+    "spectra",
+    "survey",
+]

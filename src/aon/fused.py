@@ -1,0 +1,254 @@
+"""The fast way to h(W): the Gram matrix of the smaller side, and one backward for polynomial and sigma together.
+
+Notation, here and in docs/maths.md (k = min(m, n); every matrix may carry one batch dimension, for groups):
+
+    W   m x n   raw weight                      G    k x k   W W^T, or W^T W where m > n ("tall")
+    r   scalar  centre of the expansion         X    k x k   I - G / r
+    M   k x k   sum_j c_j X^j                   Phi  k x k   r^(-1/2) M, so that B = Phi W (tall: W Phi)
+    u   m       kept vector                     v    n       B^T u, as a unit vector
+    F   k x k   Phi / sigma, so that h(W) = F W (tall: W F)
+
+The backward takes Q = dL/dF to a matrix C with dL/dW = C W (tall: W C): docs/maths.md has the derivation. A forward
+and backward cost 5 products of m x m by m x n, and a few of k x k by k x k.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.autograd.function import FunctionCtx
+
+from aon.matrix_polynomial import adjoint, evaluate, symmetric_part
+from aon.polynomials import expansion_coefficients
+from aon.power import Ascent, above, apply, ascend, length, resume, unit
+from aon.settings import Settings
+
+
+class State(NamedTuple):
+    """What the power iteration keeps: u, the u it was moved from, and a fingerprint of the weight it saw then."""
+
+    u: Tensor
+    previous: Tensor
+    seen: Tensor
+
+
+class Kept(NamedTuple):
+    """What the backward needs; all on the k side."""
+
+    F: Tensor
+    X: Tensor
+    radius: Tensor  # r
+    sigma: Tensor
+    live: Tensor  # 0 where sigma is a constant
+    left: Tensor  # as in Ascent; for the Frobenius norm `left` is d sigma / d Phi itself
+    right: Tensor
+    outer_left: Tensor
+    outer_right: Tensor
+    inner_left: Tensor  # the same for the norm of W that prescale divides by
+    inner_right: Tensor
+    inner_sigma: Tensor
+
+
+def is_tall(W: Tensor) -> bool:
+    """Whether W has more rows than columns, so that W^T W is the smaller Gram matrix."""
+    return W.shape[-2] > W.shape[-1]
+
+
+def gram(W: Tensor) -> Tensor:
+    """The smaller of W W^T and W^T W."""
+    return W.mT @ W if is_tall(W) else W @ W.mT
+
+
+def factor(W: Tensor, G: Tensor, u: Tensor, settings: Settings) -> tuple[Kept, Tensor]:
+    """F with h(W) = F W, together with what its backward needs; and the moved u."""
+    steps, eps = settings.n_power_iterations, settings.eps
+    inner = Ascent(*[G.new_empty(0)] * 7)
+    radius = G.new_ones(*G.shape[:-2], 1)
+    if settings.centre == "mean":
+        radius = above(G.diagonal(dim1=-2, dim2=-1).mean(-1, keepdim=True), eps**2)[0]
+    elif settings.prescale:  # about the mean the size of W cancels, and there is nothing to prescale
+        inner = ascend(W, G, None, u, steps, eps)
+        radius = inner.sigma.square()
+    X = G / -radius[..., None]
+    X.diagonal(dim1=-2, dim2=-1).add_(1)
+    Phi = evaluate(expansion_coefficients(settings.order), X).mul_(radius.rsqrt()[..., None])
+    end = ascend(W, G, Phi, u, steps, eps)
+    moved = end.u
+    if settings.scale == "frobenius":
+        end = _frobenius(Phi, G, end, eps)
+    elif settings.scale is None:
+        end = end._replace(sigma=torch.ones_like(end.sigma), live=torch.zeros_like(end.live))
+    F = Phi.div_(end.sigma[..., None])
+    return Kept(F, X, radius, *end[1:], inner.outer_left, inner.outer_right, inner.sigma), moved
+
+
+def pull_back(Q: Tensor, kept: Kept, settings: Settings) -> Tensor:
+    """C with dL/dW = C W (tall: W C), from Q = dL/dF."""
+    F, X, r, sigma = kept.F, kept.X, kept.radius[..., None], kept.sigma[..., None]
+    c = ((Q * F).sum((-2, -1))[..., None] * kept.live)[..., None]
+    if settings.scale == "spectral":
+        Q = Q - (c[..., 0] * kept.left)[..., None] * kept.right[..., None, :]
+    elif settings.scale == "frobenius":
+        Q = Q - c * kept.left
+    D = symmetric_part(Q).mul_(r.rsqrt() / sigma)
+    Xbar = adjoint(expansion_coefficients(settings.order), X, D)
+    C = Xbar * (-2 / r)
+    if settings.centre == "mean" or settings.prescale:
+        trace = Xbar.diagonal(dim1=-2, dim2=-1).sum(-1, keepdim=True)
+        rbar = (trace - (Xbar * X).sum((-2, -1))[..., None] - (Q * F).sum((-2, -1))[..., None] / 2) / kept.radius
+        if settings.centre == "mean":
+            C.diagonal(dim1=-2, dim2=-1).add_(rbar * (2 / X.shape[-1]))
+        else:
+            weight = 2 * kept.inner_sigma * rbar
+            C += (weight * kept.inner_left)[..., None] * kept.inner_right[..., None, :]
+    if settings.scale == "spectral":
+        C -= (c[..., 0] / kept.sigma * kept.outer_left)[..., None] * kept.outer_right[..., None, :]
+    elif settings.scale == "frobenius":
+        C -= c * (F @ F)
+    return C
+
+
+def _frobenius(Phi: Tensor, G: Tensor, end: Ascent, eps: float) -> Ascent:
+    """|B|_F^2 = <Phi G, Phi> in the place of the spectral norm."""
+    PG = Phi @ G
+    sigma, live = above((PG * Phi).sum((-2, -1)).clamp_min(0).sqrt()[..., None], eps)
+    return end._replace(sigma=sigma, live=live, left=PG / sigma[..., None])
+
+
+class Normalise(torch.autograd.Function):
+    """W -> h(W), or W -> F for those who apply it after W; rows times `gain` where W is not tall.
+
+    Returns (h(W) or F, the u that was stepped from, the moved u, the fingerprint of W, *kept).
+    """
+
+    @staticmethod
+    def forward(  # type: ignore[override]
+        W: Tensor, gain: Tensor | None, state: State, settings: Settings, formed: bool
+    ) -> tuple[Tensor, ...]:
+        A = W.to(working_dtype(W))
+        with torch.autocast(W.device.type, enabled=False):
+            G = gram(A)
+            fingerprint = G.sum(-1)
+            start = resume(fingerprint, state.seen, state.u, state.previous).to(A.dtype)
+            kept, moved = factor(A, G, start, settings)
+            F = kept.F if gain is None else kept.F * gain.to(A.dtype).unflatten(0, kept.F.shape[:-1])[..., None]
+            out = F.clone() if not formed else A @ F if is_tall(A) else F @ A
+        return (out.to(W.dtype), start, moved, fingerprint, *kept)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+        W, gain, _, ctx.settings, ctx.formed = inputs
+        ctx.mark_non_differentiable(*output[1:])
+        ctx.set_materialize_grads(False)
+        ctx.save_for_backward(W, gain, *output[4:])
+
+    @staticmethod
+    def backward(ctx: Any, dH: Tensor | None, *_: Any) -> tuple[Tensor | None, ...]:
+        if dH is None:
+            return (None,) * 5
+        W, gain, *kept = ctx.saved_tensors
+        with torch.no_grad(), torch.autocast(W.device.type, enabled=False):
+            dW, dgain = _backward(W, gain, Kept(*kept), dH, ctx.settings, ctx.formed)
+        return once_only(dW, W, dH), dgain, None, None, None
+
+
+def _backward(
+    W: Tensor, gain: Tensor | None, kept: Kept, dH: Tensor, settings: Settings, formed: bool
+) -> tuple[Tensor, Tensor | None]:
+    A, dH = W.to(kept.F.dtype), dH.to(kept.F.dtype)
+    tall, F, dgain = is_tall(A), kept.F, None
+    Q = dH if not formed else A.mT @ dH if tall else dH @ A.mT
+    if gain is not None:
+        rows = gain.to(F.dtype).unflatten(0, F.shape[:-1])[..., None]
+        dgain = (Q * F).sum(-1).flatten().to(gain.dtype)
+        Q, F = Q * rows, F * rows
+    C = pull_back(Q, kept, settings)
+    if not formed:
+        dW = A @ C if tall else C @ A
+    elif tall:
+        dW = _accumulate(dH @ F, A, C)
+    else:
+        dW = _accumulate(F.mT @ dH, C, A)
+    return dW.to(W.dtype), dgain
+
+
+def _accumulate(total: Tensor, A: Tensor, B: Tensor) -> Tensor:
+    """total += A B, in place."""
+    return total.addmm_(A, B) if A.dim() == 2 else total.baddbmm_(A, B)
+
+
+class Spectral(torch.autograd.Function):
+    """W -> gain W / sigma(W): order 0, which needs no Gram matrix. Returns as `Normalise` does, without `kept`."""
+
+    @staticmethod
+    def forward(W: Tensor, gain: Tensor | None, state: State, settings: Settings) -> tuple[Tensor, ...]:  # type: ignore[override]
+        A = W.to(working_dtype(W))
+        with torch.autocast(W.device.type, enabled=False):
+            fingerprint = A.sum(-1)
+            start = u = resume(fingerprint, state.seen, state.u, state.previous).to(A.dtype)
+            for _ in range(settings.n_power_iterations):
+                v = unit(apply(A.mT, u))
+                b = apply(A, v)
+                sigma, live = above(length(b), settings.eps)
+                u = torch.where(live > 0, b / sigma, u)
+            H = A * _rows(gain, sigma, u)
+        return H.to(W.dtype), start, u, fingerprint, v, sigma, live
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+        W, gain, *_ = inputs
+        _, _, u, _, v, sigma, live = output
+        ctx.mark_non_differentiable(*output[1:])
+        ctx.set_materialize_grads(False)
+        ctx.save_for_backward(W, gain, u, v, sigma, live)
+
+    @staticmethod
+    def backward(ctx: Any, dH: Tensor | None, *_: Any) -> tuple[Tensor | None, ...]:
+        if dH is None:
+            return (None,) * 4
+        W, gain, u, v, sigma, live = ctx.saved_tensors
+        with torch.no_grad(), torch.autocast(W.device.type, enabled=False):
+            D, A = dH.to(u.dtype), W.to(u.dtype)
+            rows = torch.linalg.vecdot(D, A) / sigma
+            c = (rows if gain is None else rows * gain.to(u.dtype).unflatten(0, u.shape)).sum(-1, keepdim=True)
+            dW = D * _rows(gain, sigma, u)
+            dW -= (c * live / sigma * u)[..., None] * v[..., None, :]
+            dgain = None if gain is None else rows.flatten().to(gain.dtype)
+        return once_only(dW.to(W.dtype), W, dH), dgain, None, None
+
+
+def _rows(gain: Tensor | None, sigma: Tensor, u: Tensor) -> Tensor:
+    """gain / sigma as a column that scales the rows of a matrix."""
+    column = 1 / sigma if gain is None else gain.to(u.dtype).unflatten(0, u.shape) / sigma
+    return column[..., None]
+
+
+def working_dtype(W: Tensor) -> torch.dtype:
+    """Gram matrix and sigma are computed in float32 at least."""
+    return torch.promote_types(W.dtype, torch.float32)
+
+
+def once_only(gradient: Tensor, *sources: Tensor) -> Tensor:
+    """The gradient; where a graph of it is being made (create_graph), one whose own derivative is refused."""
+    return _OnceOnly.apply(gradient, *sources) if torch.is_grad_enabled() else gradient  # type: ignore[no-any-return]
+
+
+class _OnceOnly(torch.autograd.Function):
+    """The identity, for a gradient whose own derivative must be refused rather than be wrong."""
+
+    @staticmethod
+    def forward(gradient: Tensor, *_: Tensor) -> Tensor:  # type: ignore[override]
+        return gradient.view_as(gradient)
+
+    @staticmethod
+    def setup_context(ctx: FunctionCtx, inputs: tuple[Any, ...], output: Tensor) -> None:
+        pass
+
+    @staticmethod
+    def backward(ctx: Any, *_: Any) -> tuple[Tensor | None, ...]:
+        raise RuntimeError(
+            "the fast weight maps have no second derivative (sigma's gradient holds u and v constant); "
+            "use aon.functional.approx_orthonormal, which can be differentiated any number of times"
+        )

@@ -1,0 +1,111 @@
+"""p(X) for a symmetric matrix X, and the adjoint of its derivative, in few products.
+
+Powers are blocked (Paterson and Stockmeyer): order 2 takes 1 product, order 4 takes 2, order 8 takes 4. The adjoint
+uses that everything that depends on X is symmetric: D Z + Z D is one product and a transposition, not two products.
+Matrices are (k, k) or a batch (b, k, k).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import isqrt
+
+import torch
+from torch import Tensor
+
+
+def multiply_add(base: Tensor, A: Tensor, B: Tensor, alpha: float = 1.0) -> Tensor:
+    """base + alpha A B in one call, for matrices and for batches of them."""
+    add = torch.addmm if A.dim() == 2 else torch.baddbmm
+    return add(base, A, B, alpha=alpha)
+
+
+def symmetric_part(A: Tensor) -> Tensor:
+    """(A + A^T) / 2."""
+    return (A + A.mT).mul_(0.5)
+
+
+def evaluate(coefficients: Sequence[float], X: Tensor) -> Tensor:
+    """p(X) = sum_k coefficients[k] X^k.
+
+    Example:
+        >>> evaluate((1.0, 0.5, 0.375), torch.tensor([[0.5]]))
+        tensor([[1.3438]])
+    """
+    return _horner(coefficients, _powers(X, _block(coefficients)))[0]
+
+
+def adjoint(coefficients: Sequence[float], X: Tensor, D: Tensor) -> Tensor:
+    """The gradient of <D, p(X)> in X, for symmetric D and X.
+
+    Args:
+        coefficients: Of p, lowest power first.
+        X: Where the derivative is taken.
+        D: Symmetric; what stands before p(X).
+
+    Returns:
+        sum_k c_k sum_{j<k} X^j D X^(k-1-j), symmetric.
+    """
+    block = _block(coefficients)
+    if len(coefficients) == 1:
+        return torch.zeros_like(X)
+    # The highest power is needed only where a block is multiplied by it.
+    powers = _powers(X, block if len(coefficients) > block + 1 else block - 1)
+    inner = _horner(coefficients, powers)[1] if len(coefficients) > block + 1 else []
+    grads = [torch.zeros_like(X) for _ in range(block)]
+    for start, later in zip(_starts(coefficients, block), [*inner, None], strict=True):
+        stop = len(coefficients) if later is None else start + block
+        for power, coefficient in enumerate(coefficients[start + 1 : stop]):
+            grads[power].add_(D, alpha=coefficient)
+        if later is not None:
+            grads[-1] += symmetric_part(D @ later)
+            D = symmetric_part(D @ powers[-1])
+    for power in range(block - 1, 0, -1):  # X^(power+1) = X X^power
+        if power == 1:
+            T = grads[1] @ X
+            return grads[0].add_(T).add_(T.mT)
+        grads[power - 1] += symmetric_part(grads[power] @ X)
+        grads[0] += symmetric_part(grads[power] @ powers[power - 1])
+    return grads[0]
+
+
+def _block(coefficients: Sequence[float]) -> int:
+    """How many powers are made before Horner's scheme goes on in the highest of them."""
+    order = len(coefficients) - 1
+    return 1 if order < 2 else max(2, isqrt(order))
+
+
+def _powers(X: Tensor, count: int) -> list[Tensor]:
+    powers = [X]
+    while len(powers) < count:
+        powers.append(powers[-1] @ X)
+    return powers
+
+
+def _starts(coefficients: Sequence[float], block: int) -> range:
+    """First coefficient of each block; the last block also takes the power that ends it."""
+    return range(0, max(1, len(coefficients) - 1), block)
+
+
+def _combine(coefficients: Sequence[float], powers: list[Tensor]) -> Tensor:
+    """coefficients[0] I + coefficients[1] X + ..."""
+    if len(coefficients) == 1:
+        total = torch.zeros_like(powers[0])
+    else:
+        total = powers[0] * coefficients[1]
+    for coefficient, power in zip(coefficients[2:], powers[1:], strict=False):
+        total.add_(power, alpha=coefficient)
+    total.diagonal(dim1=-2, dim2=-1).add_(coefficients[0])
+    return total
+
+
+def _horner(coefficients: Sequence[float], powers: list[Tensor]) -> tuple[Tensor, list[Tensor]]:
+    """p(X) and, from the first block on, what each block's successor was multiplied into it."""
+    block = _block(coefficients)
+    starts = list(_starts(coefficients, block))
+    total = _combine(coefficients[starts[-1] :], powers)
+    inner: list[Tensor] = []
+    for start in reversed(starts[:-1]):
+        inner.insert(0, total)
+        total = multiply_add(_combine(coefficients[start : start + block], powers), powers[-1], total)
+    return total, inner

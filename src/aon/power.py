@@ -1,0 +1,95 @@
+"""Power iteration for the spectral norm of B = Phi W, carried out on the smaller Gram side.
+
+One step goes from u to v = B^T u and back to u = B v, each made a unit vector, as Miyato et al. (2018) and the paper
+do; sigma = u^T B v. In terms of the k x k matrices G and Phi no product with W is needed where W is wide, and one
+before and one after the iteration where it is tall (G = W^T W, B = W Phi). Vectors are (..., k), scalars (..., 1).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+
+class Ascent(NamedTuple):
+    """The end of a power iteration, with the rank-one parts of the gradient of sigma (u and v constant)."""
+
+    u: Tensor  # moved vector, length m
+    sigma: Tensor  # spectral norm; 1 where it is not above eps
+    live: Tensor  # 1 where sigma is above eps, else 0
+    left: Tensor  # d sigma = <left right^T, dPhi> + ...
+    right: Tensor
+    outer_left: Tensor  # ... + <outer_left outer_right^T W, dW> (tall: W outer_left outer_right^T)
+    outer_right: Tensor
+
+
+def ascend(W: Tensor, G: Tensor, Phi: Tensor | None, u: Tensor, n_power_iterations: int, eps: float) -> Ascent:
+    """Power iteration on B = Phi W (tall: W Phi) from u; Phi = None stands for the identity."""
+    if W.shape[-2] > W.shape[-1]:
+        return _ascend_tall(W, G, Phi, u, n_power_iterations, eps)
+    return _ascend_wide(G, Phi, u, n_power_iterations, eps)
+
+
+def resume(fingerprint: Tensor, seen: Tensor, u: Tensor, previous: Tensor) -> Tensor:
+    """The vector to step from: u where the weight is new since u last moved, else the one before it.
+
+    # Note [u moves once for each update]
+    A forward that sees the weight of the last one again (activation checkpointing, a second forward, gradient
+    accumulation) must repeat its step, not take another: otherwise h(W), and so the gradient, would differ
+    between two forwards of one update. The choice is made by a tensor, not by a branch or a version counter:
+    it compiles without a break, and sees writes through `.data`.
+    """
+    new = (fingerprint.to(seen.dtype) != seen).any(-1, keepdim=True)
+    return torch.where(new, u, previous)
+
+
+def apply(A: Tensor | None, x: Tensor) -> Tensor:
+    """A x for one vector, or for one in each batch; A = None stands for the identity."""
+    if A is None:
+        return x
+    return A @ x if A.dim() == 2 else (A @ x.unsqueeze(-1)).squeeze(-1)
+
+
+def length(x: Tensor) -> Tensor:
+    """Euclidean norm that neither over- nor underflows: sigma grows like s^(2q+1), its square leaves float32."""
+    largest = x.abs().amax(-1, keepdim=True)
+    divisor = torch.where(largest > 0, largest, 1)
+    return torch.linalg.vector_norm(x / divisor, dim=-1, keepdim=True) * largest
+
+
+def above(x: Tensor, eps: float) -> tuple[Tensor, Tensor]:
+    """x where it is above eps, else 1; and a mask of where it is. What is zero is then left unscaled, not 0/0."""
+    live = x > eps
+    return torch.where(live, x, 1), live.to(x.dtype)
+
+
+def unit(x: Tensor) -> Tensor:
+    """x / |x|, and zero for zero."""
+    return x / above(length(x), 0.0)[0]
+
+
+def _ascend_wide(G: Tensor, Phi: Tensor | None, u: Tensor, n_power_iterations: int, eps: float) -> Ascent:
+    for _ in range(n_power_iterations):
+        t = unit(apply(Phi, u))  # v = W^T t / |W^T t|
+        s = apply(G, t)
+        norm = above((t * s).sum(-1, keepdim=True).clamp_min(0).sqrt(), 0.0)[0]  # |W^T t|
+        t, s = t / norm, s / norm  # now v = W^T t, s = W v
+        b = apply(Phi, s)  # B v
+        sigma, live = above(length(b), eps)
+        u = torch.where(live > 0, b / sigma, u)
+    return Ascent(u, sigma, live, left=u, right=s, outer_left=apply(Phi, u), outer_right=t)
+
+
+def _ascend_tall(W: Tensor, G: Tensor, Phi: Tensor | None, u: Tensor, n_power_iterations: int, eps: float) -> Ascent:
+    a = apply(W.mT, u)
+    for _ in range(n_power_iterations):
+        v = unit(apply(Phi, a))
+        z = apply(Phi, v)  # B v = W z
+        size = above(length(z), 0.0)[0]
+        norm = (z / size * apply(G, z / size)).sum(-1, keepdim=True).clamp_min(0).sqrt()
+        sigma, live = above(norm * size, eps)
+        a = apply(G, z / sigma)  # W^T u of the moved u
+    u = torch.where(live > 0, apply(W, z / sigma), u)
+    return Ascent(u, sigma, live, left=a, right=v, outer_left=z / sigma, outer_right=z)
