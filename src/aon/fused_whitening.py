@@ -13,9 +13,9 @@ Notation: roots.py, and
 Milliseconds for one forward and backward of all 16 normalisation layers of the 16-conv VGG, batch 128, T = 5,
 one core, torch 2.13, median of 5 interleaved rounds:
 
-    plain autograd    2795
-    published code    2758    the backward of the IterNorm paper, mended for current torch
-    this file         1927
+    plain autograd    2823
+    published code    2798    the backward of the IterNorm paper, mended for current torch
+    this file         1992
 
 What is saved: centring and transposition are one pass, the scale is folded into W, the covariance is seen
 once by its symmetric gradient instead of twice, and the Newton steps take 20 products backward instead of
