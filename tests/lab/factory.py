@@ -5,23 +5,18 @@ import math
 import random
 from pathlib import Path
 
-from aon.lab.methods import parse
-
 from aon.lab.config import RunConfig
-from aon.lab.records import Comparison, Environment, EpochRow, Images, Record, SpectrumRow
+from aon.lab.methods import parse
+from aon.lab.records import Comparison, Environment, EpochRow, Images, Record, SpectrumRow, save, save_comparison
 
 # Where a method ends (accuracy in percent), how fast it fits, how long an epoch takes, the spectrum it keeps.
 ENDS = {"bn": (70.0, 6.0, 10.0), "bn+orth": (72.5, 8.0, 11.5), "bn+aon": (74.0, 7.0, 12.1)}
 LAYERS = 16
 
 
-def record(
-    method="bn", seed=0, *, status="done", error=None, done=None, label=None, spectra=True, **settings
-):
+def record(method="bn", seed=0, *, status="done", error=None, done=None, label=None, spectra=True, **settings):
     """One run; `done` epochs of `epochs`, all by default."""
-    config = RunConfig(
-        **{"method": method, "seed": seed, "epochs": 30, "width": 0.25, "batch_size": 128, **settings}
-    )
+    config = RunConfig(**{"method": method, "seed": seed, "epochs": 30, "width": 0.25, "batch_size": 128, **settings})
     done = config.epochs if done is None else done
     draw = random.Random(f"{method}{seed}")
     luck = draw.gauss(0, 0.25) + random.Random(seed).gauss(0, 0.3)
@@ -63,7 +58,7 @@ def write(out, records, *, name="a comparison", command=("aon", "compare", "--ou
     for run in records:
         folder = Path(out) / "runs" / run.config.run_id()
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / "record.json").write_text(run.to_json())
+        save(run, folder)
     if records:
         config = json.loads(records[0].config.model_dump_json(exclude={"method", "seed"}))
         methods = tuple(dict.fromkeys(run.config.method for run in records))
@@ -80,7 +75,7 @@ def write(out, records, *, name="a comparison", command=("aon", "compare", "--ou
                 **fields,
             }
         )
-        (Path(out) / "comparison.json").write_text(whole.model_dump_json())
+        save_comparison(whole, Path(out))
     return Path(out)
 
 
@@ -126,3 +121,8 @@ def _spectra(method, epoch):
             )
         )
     return tuple(rows)
+
+
+def canonical(method):
+    """The method as a configuration spells it."""
+    return str(parse(method))

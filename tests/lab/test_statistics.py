@@ -60,9 +60,7 @@ def test_different_seeds_give_welch():
 def test_pairing_uses_the_seed_and_not_the_order():
     ours, base = {0: 70.0, 1: 75.0, 2: 72.0}, {2: 71.0, 0: 69.1, 1: 74.0}
     assert difference(ours, base).p < 0.01
-    assert (
-        difference(ours, {s + 10: v for s, v in base.items()}).p > 0.3
-    )  # unpaired, the seeds' luck hides it
+    assert difference(ours, {s + 10: v for s, v in base.items()}).p > 0.3  # unpaired, the seeds' luck hides it
 
 
 def test_single_seed_gives_a_value_and_nothing_more():

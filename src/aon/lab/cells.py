@@ -21,11 +21,21 @@ def _published(cell: Published | None) -> str:
 
 @dataclass(frozen=True)
 class Line:
-    """One quantity of the table: its title and how a method's row spells it."""
+    """One quantity of the table: its title, how a method's row spells it, and its mean if the highest wins.
+
+    A title that begins with spaces belongs to the quantity above it.
+    """
 
     title: str
     cell: Callable[[Row], str]
-    is_score: bool = False
+    mean: Callable[[Row], float | None] | None = None
+
+    def is_highest(self, row: Row, table: Sequence[Row]) -> bool:
+        """Whether to print this cell bold: the highest mean of several."""
+        if self.mean is None or len(table) < 2:
+            return False
+        known = [mean for mean in map(self.mean, table) if mean is not None]
+        return bool(known) and self.mean(row) == max(known)
 
 
 def mean_and_spread(summary: Summary) -> str:
@@ -66,8 +76,8 @@ def gain(difference: Difference | None) -> str:
 
 LINES = (
     Line("runs", lambda row: row.count),
-    Line("best accuracy (%)", lambda row: mean_and_spread(row.best), is_score=True),
-    Line("last accuracy (%)", lambda row: mean_and_spread(row.last), is_score=True),
+    Line("best accuracy (%)", lambda row: mean_and_spread(row.best), lambda row: row.best.mean),
+    Line("last accuracy (%)", lambda row: mean_and_spread(row.last), lambda row: row.last.mean),
     Line("best: difference to BN", lambda row: gain(row.best_gain)),
     Line("  95 % interval", lambda row: interval(row.best_gain)),
     Line("  p-value", lambda row: p_value(row.best_gain.p if row.best_gain else None)),
@@ -81,9 +91,7 @@ LINES = (
 PAPER_LINES = (
     Line(
         "paper: accuracy (%)",
-        lambda row: (
-            f"{row.published.accuracy:.2f} ± {row.published.spread:.2f}" if row.published else NOTHING
-        ),
+        lambda row: f"{row.published.accuracy:.2f} ± {row.published.spread:.2f}" if row.published else NOTHING,
     ),
     Line("paper: ratio to BN", lambda row: number(row.published.ratio if row.published else None)),
 )

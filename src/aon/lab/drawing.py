@@ -4,6 +4,7 @@ Colours are Okabe and Ito's, which people with any kind of colour vision can tel
 records and versions give the same bytes.
 """
 
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
+from aon.lab.errors import LabError
 from aon.lab.files import replacing
 from aon.lab.summary import Row
 
@@ -70,13 +72,33 @@ def styles(table: Sequence[Row]) -> list[Style]:
 
 
 def save(figure: Figure, folder: Path, name: str, formats: Sequence[str] = FORMATS) -> list[Path]:
-    """Write the figure in each format; each file is whole or absent."""
+    """Write the figure in each format; each file is whole or absent.
+
+    Raises:
+        LabError: a format is not one of png, svg and pdf, or a file cannot be written.
+    """
+    for suffix in formats:
+        if suffix not in FORMATS:
+            raise LabError(f"figures can be {', '.join(FORMATS)}, not {suffix!r}")
     paths = [folder / f"{name}.{suffix}" for suffix in formats]
-    with styled():
+    with styled(), warnings.catch_warnings():
+        # A name in a script that the font lacks is drawn as boxes; that is no reason to trouble the user.
+        warnings.filterwarnings("ignore", message="Glyph .* missing from font")
         for path, suffix in zip(paths, formats, strict=True):
             with replacing(path) as file:
                 figure.savefig(file, format=suffix, metadata=_METADATA[suffix])
     return paths
+
+
+def plain(text: str) -> str:
+    """Text that can stand in a figure: no control characters, and no first `_`, which hides it from a legend.
+
+    Example:
+        >>> plain("a" + chr(0) + "b"), plain("_c")
+        ('a?b', ' _c')
+    """
+    shown = "".join(character if character.isprintable() else "?" for character in text)
+    return f" {shown}" if shown.startswith("_") else shown
 
 
 def new_figure(width: float, height: float) -> Figure:

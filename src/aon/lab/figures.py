@@ -14,7 +14,7 @@ from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from aon.lab.drawing import GREY, Style, new_figure, styled, styles, whole_numbers
+from aon.lab.drawing import GREY, Style, new_figure, plain, styled, styles, whole_numbers
 from aon.lab.records import EpochRow, Record, SpectrumRow
 from aon.lab.statistics import mean_and_band
 from aon.lab.summary import Row, rows
@@ -42,7 +42,7 @@ def spectra_by_layer(records: Iterable[Record], order: Sequence[str] = ()) -> Fi
         return None
     with styled():
         figure = new_figure(7.4, 1.1 + 1.35 * len(drawn))
-        panels = figure.subplots(len(drawn), 1, squeeze=False)[:, 0]
+        panels: list[Axes] = list(figure.subplots(len(drawn), 1, squeeze=False)[:, 0])
         for axes, (row, style, run) in zip(panels, drawn, strict=True):
             _draw_layers(axes, row, style, _last_spectra(run)[1])
         _name_layers(panels, [[layer.name for layer in _last_spectra(run)[1]] for _, _, run in drawn])
@@ -143,7 +143,7 @@ def _limit(axes: Axes) -> None:
 
 def _legend(figure: Figure, table: Sequence[Row]) -> None:
     handles = [
-        Line2D([], [], color=style.colour, marker=style.marker, markersize=4, label=row.label)
+        Line2D([], [], color=style.colour, marker=style.marker, markersize=4, label=plain(row.label))
         for row, style in zip(table, styles(table), strict=True)
     ]
     figure.legend(handles=handles, loc="outside lower center", ncols=min(4, len(handles)))
@@ -158,7 +158,7 @@ def _draw_layers(axes: Axes, row: Row, style: Style, layers: Sequence[SpectrumRo
     axes.vlines(x, low, high, color=style.colour, linewidth=3, alpha=0.35)
     axes.plot(x, middle, "o", color=style.colour, markersize=4)
     axes.plot(x, low, "_", x, high, "_", color=style.colour, markersize=7)
-    axes.set_title(row.label)
+    axes.set_title(plain(row.label))
     axes.set_ylim(bottom=0)
 
 
@@ -166,7 +166,7 @@ def _name_layers(panels: Sequence[Axes], names: list[list[str]]) -> None:
     """Layer names below each panel, or below the last alone where all have the same."""
     for i, (axes, own) in enumerate(zip(panels, names, strict=True)):
         repeated = i + 1 < len(names) and own == names[i + 1]
-        labels = [""] * len(own) if repeated else own
+        labels = [""] * len(own) if repeated else [plain(name) for name in own]
         axes.set_xticks(range(1, len(own) + 1), labels, rotation=40, ha="right", fontsize=7)
 
 
@@ -179,7 +179,7 @@ def _draw_time(line: Sequence[Axes], row: Row, run: Record) -> None:
         values = np.array([_values(epoch.spectra or (), part) for epoch in epochs])
         for layer_values, colour in zip(values.T, colours, strict=False):
             axes.plot(x, layer_values, color=colour, linewidth=1, marker="." if len(x) == 1 else None)
-        axes.set_title(f"{row.label}: {_WORDS[part]}", fontsize=8)
+        axes.set_title(f"{plain(row.label)}: {_WORDS[part]}", fontsize=8)
         axes.xaxis.set_major_locator(whole_numbers())
     line[0].set_ylabel("singular value")
 

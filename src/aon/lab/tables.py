@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from aon.lab.cells import NOTHING, Line, lines
+from aon.lab.cells import NOTHING, lines
 from aon.lab.records import Record
 from aon.lab.summary import Row, rows
 
@@ -132,19 +132,11 @@ def _blocks(table: Sequence[Row]) -> list[list[list[_Cell]]]:
     for chosen in (table[i : i + size] for i in range(0, len(table), size)):
         head = [_Cell(""), *(_Cell(row.label) for row in chosen)]
         body = [
-            [_Cell(line.title), *(_Cell(line.cell(row), _is_highest(line, row, table)) for row in chosen)]
+            [_Cell(line.title), *(_Cell(line.cell(row), line.is_highest(row, table)) for row in chosen)]
             for line in shown
         ]
         blocks.append([head, *body])
     return blocks
-
-
-def _is_highest(line: Line, row: Row, table: Sequence[Row]) -> bool:
-    if not line.is_score or len(table) < 2:
-        return False
-    means = {id(other): (other.best if line.title.startswith("best") else other.last).mean for other in table}
-    known = [mean for mean in means.values() if mean is not None]
-    return bool(known) and means[id(row)] == max(known)
 
 
 def _flat(row: Row) -> dict[str, float | int | str | None]:
