@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import FunctionCtx
 
-from aon.matrix_polynomial import adjoint, evaluate, symmetric_part
+from aon.matrix_polynomial import adjoint, evaluate, multiply_add, symmetric_part
 from aon.polynomials import expansion_coefficients
 from aon.power import Ascent, above, apply, ascend, length, resume, unit
 from aon.settings import Settings
@@ -64,7 +64,8 @@ def gram(W: Tensor) -> Tensor:
 def factor(W: Tensor, G: Tensor, u: Tensor, settings: Settings) -> tuple[Kept, Tensor]:
     """F with h(W) = F W, together with what its backward needs; and the moved u."""
     steps, eps = settings.n_power_iterations, settings.eps
-    inner = Ascent(*[G.new_empty(0)] * 7)
+    # Tensors of their own, even where empty: Dynamo loses an output that an autograd.Function returns twice.
+    inner = Ascent(*[G.new_empty(0) for _ in Ascent._fields])
     radius = G.new_ones(*G.shape[:-2], 1)
     if settings.centre == "mean":
         radius = above(G.diagonal(dim1=-2, dim2=-1).mean(-1, keepdim=True), eps**2)[0]
@@ -168,15 +169,10 @@ def _backward(
     if not formed:
         dW = A @ C if tall else C @ A
     elif tall:
-        dW = _accumulate(dH @ F, A, C)
+        dW = multiply_add(dH @ F, A, C)
     else:
-        dW = _accumulate(F.mT @ dH, C, A)
+        dW = multiply_add(F.mT @ dH, C, A)
     return dW.to(W.dtype), dgain
-
-
-def _accumulate(total: Tensor, A: Tensor, B: Tensor) -> Tensor:
-    """total += A B, in place."""
-    return total.addmm_(A, B) if A.dim() == 2 else total.baddbmm_(A, B)
 
 
 class Spectral(torch.autograd.Function):
@@ -247,7 +243,7 @@ class _OnceOnly(torch.autograd.Function):
         pass
 
     @staticmethod
-    def backward(ctx: Any, *_: Any) -> tuple[Tensor | None, ...]:
+    def backward(*_: Any) -> tuple[Tensor | None, ...]:  # type: ignore[override]
         raise RuntimeError(
             "the fast weight maps have no second derivative (sigma's gradient holds u and v constant); "
             "use aon.functional.approx_orthonormal, which can be differentiated any number of times"

@@ -14,10 +14,9 @@ import torch
 from torch import Tensor
 
 
-def multiply_add(base: Tensor, A: Tensor, B: Tensor, alpha: float = 1.0) -> Tensor:
-    """base + alpha A B in one call, for matrices and for batches of them."""
-    add = torch.addmm if A.dim() == 2 else torch.baddbmm
-    return add(base, A, B, alpha=alpha)
+def multiply_add(base: Tensor, A: Tensor, B: Tensor) -> Tensor:
+    """base += A B, in place, for matrices and for batches of them."""
+    return base.addmm_(A, B) if A.dim() == 2 else base.baddbmm_(A, B)
 
 
 def symmetric_part(A: Tensor) -> Tensor:
@@ -56,7 +55,7 @@ def adjoint(coefficients: Sequence[float], X: Tensor, D: Tensor) -> Tensor:
     for start, later in zip(_starts(coefficients, block), [*inner, None], strict=True):
         stop = len(coefficients) if later is None else start + block
         for power, coefficient in enumerate(coefficients[start + 1 : stop]):
-            grads[power].add_(D, alpha=coefficient)
+            grads[power] += coefficient * D
         if later is not None:
             grads[-1] += symmetric_part(D @ later)
             D = symmetric_part(D @ powers[-1])
@@ -89,12 +88,10 @@ def _starts(coefficients: Sequence[float], block: int) -> range:
 
 def _combine(coefficients: Sequence[float], powers: list[Tensor]) -> Tensor:
     """coefficients[0] I + coefficients[1] X + ..."""
-    if len(coefficients) == 1:
-        total = torch.zeros_like(powers[0])
-    else:
-        total = powers[0] * coefficients[1]
+    total = powers[0] * (coefficients[1] if len(coefficients) > 1 else 0)
     for coefficient, power in zip(coefficients[2:], powers[1:], strict=False):
-        total.add_(power, alpha=coefficient)
+        # Not add_(power, alpha=...): Inductor of torch 2.13 drops the alpha where power is a product.
+        total += coefficient * power
     total.diagonal(dim1=-2, dim2=-1).add_(coefficients[0])
     return total
 

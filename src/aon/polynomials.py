@@ -7,13 +7,11 @@ the paper writes (its equation for P_2) have alternating signs; they are for rea
 
 from __future__ import annotations
 
-from functools import lru_cache
 from math import comb
 
 from torch import Tensor
 
 
-@lru_cache
 def expansion_coefficients(order: int) -> tuple[float, ...]:
     """Coefficients c_0 ... c_q of the powers of 1 - x in the expansion of x^(-1/2) about 1.
 
@@ -29,7 +27,6 @@ def expansion_coefficients(order: int) -> tuple[float, ...]:
     return tuple(comb(2 * k, k) / 4**k for k in range(order + 1))
 
 
-@lru_cache
 def taylor_coefficients(order: int) -> tuple[float, ...]:
     """Coefficients b_0 ... b_q of the powers of x in the same polynomial, as the paper writes it.
 

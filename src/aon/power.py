@@ -79,7 +79,7 @@ def _ascend_wide(G: Tensor, Phi: Tensor | None, u: Tensor, n_power_iterations: i
         b = apply(Phi, s)  # B v
         sigma, live = above(length(b), eps)
         u = torch.where(live > 0, b / sigma, u)
-    return Ascent(u, sigma, live, left=u, right=s, outer_left=apply(Phi, u), outer_right=t)
+    return Ascent(u, sigma, live, left=u.clone(), right=s, outer_left=apply(Phi, u), outer_right=t)
 
 
 def _ascend_tall(W: Tensor, G: Tensor, Phi: Tensor | None, u: Tensor, n_power_iterations: int, eps: float) -> Ascent:
