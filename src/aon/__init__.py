@@ -1,6 +1,7 @@
 """Weight matrices that stay nearly orthonormal while they train."""
 
 from aon import functional, maps
+from aon.accumulation import accumulate
 from aon.convert import Survey, fold, normalise, normalised_weight, survey
 from aon.spectra import Spectra, Spectrum, spectra
 
@@ -9,6 +10,7 @@ __all__ = [
     "Spectra",
     "Spectrum",
     "Survey",
+    "accumulate",
     "fold",
     "functional",
     "maps",

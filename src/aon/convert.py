@@ -248,7 +248,7 @@ def _install(layer: nn.Module, map: WeightMap, gain: bool, gain_init: str) -> No
     weight, form = layer.weight, layout(layer)
     layer.__class__ = NORMALISED[type(layer)]  # type: ignore[assignment]
     ours = cast(NormalisedLayer, layer)
-    ours.map, ours.gain_init, ours._stored = map.train(layer.training), gain_init, None
+    ours.map, ours.gain_init, ours._stored, ours._shared = map.train(layer.training), gain_init, None, None
     ours.register_parameter("gain", nn.Parameter(weight.new_ones(form.outputs)) if gain else None)
     ours.start()
 
@@ -256,6 +256,6 @@ def _install(layer: nn.Module, map: WeightMap, gain: bool, gain_init: str) -> No
 def _remove(layer: NormalisedLayer) -> None:
     with torch.no_grad():
         layer.weight.copy_(layer.mapped_weight())
-    for name in ("map", "gain", "gain_init", "_stored"):
+    for name in ("map", "gain", "gain_init", "_stored", "_shared"):
         delattr(layer, name)
     layer.__class__ = PLAIN[type(layer)]  # type: ignore[assignment]

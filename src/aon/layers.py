@@ -16,6 +16,7 @@ from torch.nn import functional
 from aon.fused import working_dtype
 from aon.maps import WeightMap
 from aon.matrices import CONVOLUTIONS, TRANSPOSED, Layout, from_matrix, layout, to_matrix
+from aon.sharing import SharedWeight
 
 _Base = nn.Module if TYPE_CHECKING else object
 _POINTWISE = (None, functional.conv1d, functional.conv2d, functional.conv3d)
@@ -40,6 +41,7 @@ class NormalisedLayer(_Base):
     gain: nn.Parameter | None
     gain_init: str
     _stored: _Stored | None
+    _shared: SharedWeight | None
 
     @property
     def form(self) -> Layout:
@@ -77,9 +79,22 @@ class NormalisedLayer(_Base):
         wants_gradient = torch.is_grad_enabled() and any(
             p.requires_grad for p in (self.weight, self.gain) if p is not None
         )
-        if self.training or wants_gradient or torch.compiler.is_compiling():
-            return self._shaped(self.map(self._matrix(), self.gain))
-        return self._stored_weight()
+        if not self.training and not wants_gradient and not torch.compiler.is_compiling():
+            return self._stored_weight()
+        if self._shares(wants_gradient):
+            return self._shared_weight()
+        return self._shaped(self.map(self._matrix(), self.gain))
+
+    def _shares(self, wants_gradient: bool) -> bool:
+        """Whether this forward is one of several to one update (`aon.accumulate`)."""
+        return self._shared is not None and self.training and wants_gradient and not torch.compiler.is_compiling()
+
+    def _shared_weight(self) -> Tensor:
+        shared = self._shared
+        assert shared is not None
+        if shared.mapped is None:
+            shared.hold(self._shaped(self.map(self._matrix(), self.gain)), self._versions()[:1])
+        return shared.use(self._versions()[:1])
 
     def _stored_weight(self) -> Tensor:
         """The mapped weight, computed once and kept until the weight, the gain or the map's state changes.
@@ -105,7 +120,7 @@ class NormalisedLayer(_Base):
         three of m x m by m x positions.
         """
         form = self.form
-        if not self.training or positions >= form.columns:
+        if not self.training or self._shared is not None or positions >= form.columns:
             return None
         return self.map.factor(self._matrix(), self.gain)
 
@@ -121,8 +136,8 @@ class NormalisedLayer(_Base):
             self.start()  # a plain model's checkpoint: state and gain begin with its weight
 
     def __getstate__(self) -> dict[str, Any]:
-        """Copies and files go without the stored weight."""
-        return {**self.__dict__, "_stored": None}
+        """Copies and files go without what was computed from the weight."""
+        return {**self.__dict__, "_stored": None, "_shared": None}
 
 
 class NormalisedLinear(NormalisedLayer, nn.Linear):

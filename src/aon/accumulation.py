@@ -1,0 +1,57 @@
+"""Gradient accumulation: the map once forward and once backward for each update, not for each micro-batch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from torch import nn
+
+from aon.layers import NormalisedLayer
+from aon.sharing import SharedWeight
+
+
+@contextmanager
+def accumulate(model: nn.Module) -> Iterator[None]:
+    """Let the micro-batches of one update share h(W): forward and backward of the map are done once for all of them.
+
+    The gradients are those of the plain way, to rounding. They are complete when the block ends: clip them and take
+    the optimiser's step after it. With DistributedDataParallel, give its model and use `no_sync` as always: the
+    gradients that are held back go out with the first backward that synchronises.
+
+    Args:
+        model: Any model; one without normalised layers is left as it is.
+
+    Raises:
+        RuntimeError: A block is entered inside another one, or a weight changes inside the block.
+
+    Example:
+        >>> import torch
+        >>> from aon import normalise
+        >>> model = normalise(nn.Linear(4, 3))
+        >>> with accumulate(model):
+        ...     for x in torch.ones(2, 5, 4):
+        ...         model(x).square().mean().backward()
+        >>> model.weight.grad.shape
+        torch.Size([3, 4])
+    """
+    layers = [layer for layer in model.modules() if isinstance(layer, NormalisedLayer)]
+    if any(layer._shared is not None for layer in layers):
+        raise RuntimeError("aon.accumulate: the model is in such a block already")
+    for layer in layers:
+        layer._shared = SharedWeight(_holds(model))
+    try:
+        yield
+        for layer in layers:
+            assert layer._shared is not None
+            layer._shared.flush()
+    finally:
+        for layer in layers:
+            layer._shared = None
+
+
+def _holds(model: nn.Module) -> Callable[[], bool]:
+    """Whether gradients are held back: always, or for DDP as long as it does not synchronise."""
+    if isinstance(model, nn.parallel.DistributedDataParallel):
+        return lambda: not model.require_backward_grad_sync
+    return lambda: True

@@ -1,0 +1,71 @@
+"""One mapped weight for several forwards and backwards, and one backward of the map for all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+
+class SharedWeight:
+    """A mapped weight that the micro-batches of one update share.
+
+    The micro-batches compute with a leaf that stands for the mapped weight; their gradients gather in it. They go on
+    through the map together: when `flush` is called, or with the backward of a micro-batch that is not to be held.
+
+    Args:
+        holds: Asked at each forward, whether its backward is to stop at the leaf.
+    """
+
+    def __init__(self, holds: Callable[[], bool]) -> None:
+        self.holds = holds
+        self.mapped: Tensor | None = None
+        self.leaf: Tensor | None = None
+        self.version: tuple[object, ...] = ()
+
+    def hold(self, mapped: Tensor, version: tuple[object, ...]) -> None:
+        """Begin to share a mapped weight, made from the weight of this version."""
+        self.mapped, self.version = mapped, version
+        self.leaf = mapped.detach().requires_grad_()
+
+    def use(self, version: tuple[object, ...]) -> Tensor:
+        """What a forward computes with.
+
+        Raises:
+            RuntimeError: The weight is not the one that the mapped weight was made from.
+        """
+        if version != self.version:
+            raise RuntimeError("a weight changed inside aon.accumulate: take the optimiser's step after the block")
+        assert self.mapped is not None
+        assert self.leaf is not None
+        return self.leaf if self.holds() else _Join.apply(self.mapped, self)  # type: ignore[no-any-return]
+
+    def gathered(self) -> Tensor | None:
+        """The gradient gathered in the leaf, which is empty afterwards."""
+        if self.leaf is None or self.leaf.grad is None:
+            return None
+        gradient, self.leaf.grad = self.leaf.grad, None
+        return gradient
+
+    def flush(self) -> None:
+        """Send what was gathered through the map, into the gradients of the weight and the gain."""
+        gradient = self.gathered()
+        if self.mapped is not None and gradient is not None:
+            torch.autograd.backward(self.mapped, gradient)
+
+
+class _Join(torch.autograd.Function):
+    """The mapped weight; backward adds what was gathered before. The map's graph is then used up."""
+
+    @staticmethod
+    def forward(ctx: Any, mapped: Tensor, shared: SharedWeight) -> Tensor:  # type: ignore[override]
+        ctx.shared = shared
+        return mapped.view_as(mapped)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:  # type: ignore[override]
+        gathered = ctx.shared.gathered()
+        ctx.shared.mapped = None  # a further micro-batch maps the weight again
+        return gradient if gathered is None else gradient + gathered, None
