@@ -45,7 +45,8 @@ def load_npz(path: Path) -> Dataset:
 
 def _read(path: Path) -> dict[str, NDArray[Any]]:
     try:
-        with np.load(path, allow_pickle=False) as archive:
+        with path.open("rb") as file:  # numpy would leave a damaged file open
+            archive = np.load(file, allow_pickle=False)
             if not isinstance(archive, np.lib.npyio.NpzFile):
                 raise LabError(f"{path} is a single array; expected an .npz with {', '.join(ARRAYS)}")
             return {name: archive[name] for name in (*ARRAYS, "classes") if name in archive}
@@ -71,7 +72,7 @@ def _images(x: NDArray[Any], what: str) -> Tensor:
         x = x.transpose(0, 3, 1, 2)
     if 0 in x.shape:
         raise LabError(f"{what} has shape {x.shape}: it holds no pixels")
-    return torch.from_numpy(np.ascontiguousarray(np.broadcast_to(x, (len(x), 3, *x.shape[2:]))))
+    return torch.from_numpy(np.repeat(x, 3, axis=1) if x.shape[1] == 1 else np.ascontiguousarray(x))
 
 
 def _labels(y: NDArray[Any], what: str) -> Tensor:

