@@ -60,13 +60,13 @@ def newton_whiten(
         n_iterations: Newton steps.
         sync: False, True for statistics over all processes, or the process group to take them over.
     """
-    out = _NewtonWhiten.apply(x, weight, bias, num_groups, eps, _group(sync), n_iterations)  # type: ignore[no-untyped-call]
+    out = _NewtonWhiten.apply(x, weight, bias, num_groups, eps, _group(sync), n_iterations)
     return cast(Whitened, out)
 
 
 def eigen_whiten(x: Tensor, weight: Tensor, bias: Tensor, *, num_groups: int, eps: float, sync: bool | Any) -> Whitened:
     """Whiten exactly, by eigendecomposition; arguments and results as in `newton_whiten`."""
-    out = _EigenWhiten.apply(x, weight, bias, num_groups, eps, _group(sync))  # type: ignore[no-untyped-call]
+    out = _EigenWhiten.apply(x, weight, bias, num_groups, eps, _group(sync))
     return cast(Whitened, out)
 
 
