@@ -23,6 +23,7 @@ from aon.lab.summary import Row
 FORMATS = ("png", "svg", "pdf")
 GREY = "#5f6368"
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
+LONGEST = 40  # characters; a longer name would leave no room for the figure
 MARKERS = ("", "o", "s", "^", "D", "v")
 
 _STYLE: dict[str, Any] = {
@@ -91,13 +92,14 @@ def save(figure: Figure, folder: Path, name: str, formats: Sequence[str] = FORMA
 
 
 def plain(text: str) -> str:
-    """Text that can stand in a figure: no control characters, and no first `_`, which hides it from a legend.
+    """Text that can stand in a figure: short, no control characters, no first `_`, which hides it from a legend.
 
     Example:
         >>> plain("a" + chr(0) + "b"), plain("_c")
         ('a?b', ' _c')
     """
     shown = "".join(character if character.isprintable() else "?" for character in text)
+    shown = shown if len(shown) <= LONGEST else f"{shown[: LONGEST - 1]}…"
     return f" {shown}" if shown.startswith("_") else shown
 
 

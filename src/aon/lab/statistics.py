@@ -53,9 +53,7 @@ def summarise(values: Sequence[float]) -> Summary:
     return Summary(len(finite), statistics.fmean(finite), spread)
 
 
-def difference(
-    ours: Mapping[int, float], base: Mapping[int, float], *, confidence: float = 0.95
-) -> Difference | None:
+def difference(ours: Mapping[int, float], base: Mapping[int, float], *, confidence: float = 0.95) -> Difference | None:
     """Mean of `ours` minus mean of `base`; both map a seed to its result.
 
     Where both hold the same seeds, the test is Student's t on the differences seed by seed: a seed fixes the
