@@ -18,6 +18,7 @@ RANKS = 2
 CASES = {  # layer, samples for each process, whether statistics are shared
     "iternorm_equal": ("iternorm", (8, 8), True),
     "iternorm_unequal": ("iternorm", (3, 13), True),
+    "iternorm_nothing_for_one": ("iternorm", (0, 16), True),
     "dbn_unequal": ("dbn", (3, 13), True),
     "iternorm_alone": ("iternorm", (8, 8), False),
 }
@@ -68,7 +69,7 @@ def ranks(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, dict[str, 
     return [torch.load(folder / f"{rank}.pt", weights_only=True) for rank in range(RANKS)]
 
 
-@pytest.mark.parametrize("case", ["iternorm_equal", "iternorm_unequal", "dbn_unequal"])
+@pytest.mark.parametrize("case", [case for case in CASES if CASES[case][2]])
 def test_two_processes_equal_one(ranks: list[dict[str, dict[str, Tensor]]], case: str) -> None:
     parts = [rank[case] for rank in ranks]
     whole = step(*model_and_batch(CASES[case][0], sync=False))

@@ -251,6 +251,11 @@ def test_channels_last_gives_the_same() -> None:
     torch.testing.assert_close(IterNorm(8).eval()(last), IterNorm(8).eval()(x))
 
 
+@pytest.mark.parametrize("shape", [(0, 8), (0, 8, 3, 3)])
+def test_evaluation_of_nothing_is_nothing(shape: tuple[int, ...]) -> None:
+    assert IterNorm(8, num_groups=2).eval()(torch.zeros(shape)).shape == shape
+
+
 def test_without_affine() -> None:
     x = batch((6, 8, 3)).requires_grad_()
     y = IterNorm(8, affine=False).double()(x)

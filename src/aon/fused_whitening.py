@@ -110,7 +110,7 @@ def _statistics(x: Tensor, num_groups: int, eps: float, group: Any) -> tuple[Ten
     total = torch.cat([x.sum(others), x.new_full((1,), x.numel() / C)])
     total = _sum_over(group, total)
     mean, count = total[:-1] / total[-1], total[-1]
-    X = _centred(x, mean).view(num_groups, C // num_groups, -1)
+    X = _centred(x, mean).view(num_groups, C // num_groups, x.numel() // C)
     S = _sum_over(group, X @ X.mT) / count
     S.diagonal(dim1=-2, dim2=-1).add_(eps)
     return X, mean, S, count

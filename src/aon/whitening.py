@@ -83,7 +83,7 @@ class _Whitening(nn.Module):
         shift = bias - (V @ self.running_mean.to(x.dtype).view(self.num_groups, -1, 1)).flatten()
         # A convolution by one value: no transposition of x, and a graph that every exporter knows.
         kernel = V.reshape(self.num_features, self.num_channels, 1)
-        flat = x.reshape(x.shape[0], self.num_features, -1)
+        flat = x.unsqueeze(-1).flatten(2)
         return nn.functional.conv1d(flat, kernel, shift, groups=self.num_groups).view(x.shape)
 
     def _whiten(self, x: Tensor, weight: Tensor, bias: Tensor) -> Whitened:
