@@ -133,7 +133,7 @@ def test_no_random_numbers_no_state(name: str) -> None:
 def test_the_default_steps_come_near_from_below(name: str) -> None:
     layer = nn.Conv2d(64, 128, 3).double()
     ratio = getattr(penalties, name)(layer, beta=1.0) / definition(name, layer)
-    assert 0.85 < ratio < 1 + 1e-9  # measured 0.95 of both norms; one of them is squared here
+    assert 0.85 < ratio < 1 + 1e-9  # measured 0.95 for both
 
 
 @pytest.mark.parametrize("name", DEFINITIONS)
