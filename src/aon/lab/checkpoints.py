@@ -114,10 +114,11 @@ def save_weights(path: Path, state: Mapping[str, Tensor], about: Mapping[str, An
         state: Tensors by name.
         about: Data for the file's header, e.g. the run's configuration.
     """
-    # Cloned: safetensors refuses tensors that share memory, which tied weights do.
+    # Cloned: safetensors refuses tensors that share memory, which tied weights do. One entry in the header: the
+    # order of several changes from process to process, and the same run shall give the same bytes.
     tensors = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in state.items()}
     with replacing(path) as file:
-        file.write(safetensors.torch.save(tensors, {"format": "pt", "aon": json.dumps(dict(about))}))
+        file.write(safetensors.torch.save(tensors, {"aon": json.dumps(dict(about))}))
 
 
 def load_weights(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:

@@ -105,7 +105,7 @@ def fold(
 @data_app.command("list", epilog="Example: `aon data list`")
 def data_list(root: Root = None) -> None:
     """Tell which datasets there are and where."""
-    from aon.lab.commands import list_data
+    from aon.lab.data_commands import list_data
 
     list_data(_console(), root)
 
@@ -115,7 +115,7 @@ def data_fetch(
     name: Annotated[str, typer.Argument(metavar="NAME", help="cifar10 or cifar100")], root: Root = None
 ) -> None:
     """Get a dataset from its official place, check it, and continue a broken download."""
-    from aon.lab.commands import fetch_data
+    from aon.lab.data_commands import fetch_data
 
     fetch_data(_console(), name, root)
 
@@ -126,7 +126,7 @@ def data_verify(
     root: Root = None,
 ) -> None:
     """Check every file of a dataset against its checksum."""
-    from aon.lab.commands import verify_data
+    from aon.lab.data_commands import verify_data
 
     verify_data(_console(), name, root)
 

@@ -13,7 +13,7 @@ from aon.lab.plans import plan_comparison, plan_run
 from aon.lab.preparation import check
 from aon.lab.presets import DEFAULT
 from aon.lab.signals import stop_requests
-from aon.lab.training import Watch, run
+from aon.lab.training import Watch, earlier_record, run
 
 RESULTS = Path("aon-results")
 
@@ -36,8 +36,11 @@ def train_one(
         RunError: when it failed.
     """
     config = plan_run(given, file)
-    check([config], root)
     folder = out or RESULTS / "runs" / config.run_id()
+    earlier = earlier_record(config, folder)
+    if earlier and earlier.status == "done":
+        return _say(console, _result(earlier, folder))
+    check([config], root)
     screen = display.screen(console)
     name = config.run_id()
     screen.begin(folder, [config], 1)
@@ -58,11 +61,12 @@ def train_one(
         finally:
             screen.event(name, end)
             screen.end()
-    _say(console, _result(record, folder))
+    return _say(console, _result(record, folder))
 
 
 def _result(record: records.Record, folder: Path) -> str:
-    assert record.best and record.last
+    assert record.best
+    assert record.last
     return (
         f"{record.label}: validation accuracy {record.last.val_accuracy:.2f} % at the end, "
         f"best {record.best.val_accuracy:.2f} % in epoch {record.best.epoch}; in {folder}"
@@ -95,7 +99,11 @@ def compare_all(
     """
     plan = plan_comparison(given, file, out)
     out = out or RESULTS / (plan.preset or DEFAULT)
-    outcome = grid.compare(plan, out, display.screen(console), workers=workers, root=root, command=command)
+    screen = display.screen(console)
+    try:
+        outcome = grid.compare(plan, out, screen, workers=workers, root=root, command=command)
+    except KeyboardInterrupt:
+        raise StoppedError("stopped at once; every run continues from its last checkpoint") from None
     if outcome.unfinished:
         raise StoppedError(f"stopped; {len(outcome.done)} runs are done, {len(outcome.unfinished)} are not")
     if outcome.done:

@@ -70,4 +70,5 @@ def described(plan: Plan, old: Comparison | None, workers: int, command: Sequenc
 
 
 def asked_for(plan: Plan, comparison: Comparison) -> list[RunConfig]:
+    """The runs of a comparison that a plan names."""
     return [run for run in comparison.runs() if run.method in plan.methods and run.seed in plan.seeds]

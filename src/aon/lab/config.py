@@ -7,7 +7,7 @@ import re
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator
 
@@ -101,7 +101,7 @@ class RunConfig(BaseModel):
         Args:
             epoch: Epochs already done.
         """
-        # Rounded, since 0.7 * 10 is a little more than 7 in binary and would come an epoch late.
+        # Rounded, since 0.55 * 100 is a little more than 55 in binary and would come an epoch late.
         passed = sum(epoch >= round(fraction * self.epochs, 9) for fraction in self.milestones)
         return self.learning_rate * self.decay**passed
 
@@ -121,7 +121,7 @@ class RunConfig(BaseModel):
         slug = re.sub(r"[^a-z0-9.+=_-]", "-", self.method.lower())[:80]
         return f"{slug}-s{self.seed}-{fingerprint}"
 
-    def but(self, **changes: Any) -> Self:
+    def but(self, **changes: Any) -> "RunConfig":
         """The same description with some settings changed, checked again.
 
         Args:
@@ -130,7 +130,7 @@ class RunConfig(BaseModel):
         Raises:
             LabError: if a changed value is not allowed.
         """
-        return type(self).model_validate(self.model_dump() | changes)
+        return make(self.model_dump() | changes)
 
 
 def make(values: Mapping[str, Any]) -> RunConfig:

@@ -29,7 +29,7 @@ class PlainScreen:
     def begin(self, out: Path, runs: Sequence[RunConfig], workers: int) -> None:
         """See `grid.Screen`."""
         self.board.begin(out, runs, workers)
-        self._say(f"{len(runs)} runs, {workers} at a time, in {out}")
+        self._say(f"{len(runs)} {'run' if len(runs) == 1 else 'runs'}, {workers} at a time, in {out}")
 
     def event(self, name: str, event: dict[str, Any]) -> None:
         """See `grid.Screen`."""

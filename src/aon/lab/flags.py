@@ -38,7 +38,7 @@ def with_settings(*without: str) -> Callable[[Callable[..., None]], Callable[...
 
 
 def _parameter(name: str) -> inspect.Parameter:
-    kind = _kind(RunConfig.model_fields[name].annotation)
+    kind: Any = _kind(RunConfig.model_fields[name].annotation)
     option = Annotated[kind | None, typer.Option(*_names(name, kind), help=_help(name), rich_help_panel=_PANEL)]
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=option)
 

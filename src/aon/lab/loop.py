@@ -30,6 +30,7 @@ class Parts:
         precision: float32, bf16 or fp16.
         penalty: Added to the loss, if the method has one.
         after_step: Called after the optimiser, if the method asks for it.
+        after_step_every: Steps of the optimiser from one such call to the next.
     """
 
     model: nn.Module
@@ -38,7 +39,8 @@ class Parts:
     scaler: torch.amp.GradScaler
     precision: Precision = "float32"
     penalty: Callable[[], Tensor] | None = None
-    after_step: Callable[[], None] | None = None
+    after_step: Callable[[], object] | None = None
+    after_step_every: int = 1
 
 
 @dataclass
@@ -100,13 +102,14 @@ def autocast(precision: Precision, device: torch.device) -> AbstractContextManag
     return torch.autocast(device.type, dtype=_AUTOCAST[precision])
 
 
-def train_steps(parts: Parts, batches: Batches, totals: Totals) -> Iterator[None]:
+def train_steps(parts: Parts, batches: Batches, totals: Totals, done: int = 0) -> Iterator[None]:
     """Train on the batches, one for each item taken.
 
     Args:
         parts: The network and what changes it.
         batches: Images and classes, on the device.
         totals: Sums to add to.
+        done: Steps before those that `totals` counts.
     """
     parts.model.train()
     for x, y in batches:
@@ -115,12 +118,12 @@ def train_steps(parts: Parts, batches: Batches, totals: Totals) -> Iterator[None
         loss = cross_entropy(logits.float(), y)
         penalty = parts.penalty() if parts.penalty else None
         parts.optimiser.zero_grad(set_to_none=True)
-        parts.scaler.scale(loss if penalty is None else loss + penalty).backward()  # type: ignore[no-untyped-call]
+        parts.scaler.scale(loss if penalty is None else loss + penalty).backward()
         parts.scaler.step(parts.optimiser)
         parts.scaler.update()
-        if parts.after_step:
-            parts.after_step()
         totals.add(loss, logits, y, penalty)
+        if parts.after_step and (done + totals.steps) % parts.after_step_every == 0:
+            parts.after_step()
         yield
 
 

@@ -107,6 +107,7 @@ def assemble(config: RunConfig, data: Dataset, device: torch.device) -> Parts:
         precision=config.precision,
         penalty=prepared.penalty,
         after_step=prepared.after_step,
+        after_step_every=prepared.after_step_every,
     )
 
 

@@ -2,6 +2,7 @@
 
 import time
 import traceback
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import islice
@@ -64,6 +65,7 @@ class Session:
             self.parts.optimiser, lambda epoch: config.learning_rate_at(epoch) / config.learning_rate
         )
         self.totals = Totals.zero(device)
+        self.steps = len(data.x_train) // config.batch_size
         self.record = Record(
             status="running",
             config=config,
@@ -115,9 +117,15 @@ class Session:
             spectra=self._spectra(epoch + 1),
         )
         self.record = self.record.but(epochs=(*self.record.epochs, row))
-        self.scheduler.step()
+        self._next_rate()
         self.totals = Totals.zero(self.device)
         self._keep(row)
+
+    def _next_rate(self) -> None:
+        # torch warns if this process has made no step yet; a run continued at the end of an epoch has not.
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="Detected call of `lr_scheduler.step")
+            self.scheduler.step()
 
     def _train(self, epoch: int) -> tuple[float, float, float]:
         batches = train_batches(
@@ -125,7 +133,8 @@ class Session:
         )
         # The augmentation of an epoch depends on seed and epoch alone: steps already done are passed over.
         began, before = time.perf_counter(), self.totals.seconds
-        for _ in train_steps(self.parts, islice(batches, self.totals.steps, None), self.totals):
+        rest, done = islice(batches, self.totals.steps, None), epoch * self.steps
+        for _ in train_steps(self.parts, rest, self.totals, done):
             self.totals.seconds = before + time.perf_counter() - began
             self._after_step(epoch)
         means = self.totals.means()  # waits for the device, so the clock is read once more
@@ -157,7 +166,7 @@ class Session:
             epoch=epoch + 1,
             epochs=self.config.epochs,
             step=totals.steps,
-            steps=len(self.data.x_train) // self.config.batch_size,
+            steps=self.steps,
             speed=totals.images / totals.seconds if totals.seconds else 0.0,
         )
 
@@ -187,7 +196,7 @@ class Session:
     def _about(self) -> dict[str, Any]:
         """What a file of weights says of itself, so that the network can be rebuilt from it alone."""
         return {
-            "config": self.config.model_dump(mode="json"),
+            "config": self.config.identity(),
             "classes": list(self.data.classes),
             "image": list(self.data.x_train.shape[1:]),
             "epoch": len(self.record.epochs),

@@ -13,7 +13,7 @@ from aon.lab.locks import locked
 from aon.lab.records import Record
 from aon.lab.session import LOG, Progress, Session, Watch
 
-__all__ = ["LOG", "Progress", "Watch", "run"]
+__all__ = ["LOG", "Progress", "Watch", "earlier_record", "run"]
 
 
 def run(
@@ -39,13 +39,13 @@ def run(
     Example:
         >>> from tempfile import mkdtemp
         >>> config = RunConfig(method="bn", network="resnet20", width=0.25, train_size=100, test_size=100,
-        ...                    batch_size=50, epochs=1)
+        ...                    batch_size=50, epochs=1, threads=1)
         >>> run(config, Path(mkdtemp()) / "run").status
         'done'
     """
     with locked(folder):
-        earlier = _earlier(config, folder)
-        if earlier is not None and earlier.status == "done":
+        earlier = earlier_record(config, folder)
+        if earlier and earlier.status == "done":
             return earlier
         device = machine.resolve_device(config.device)
         data = preparation.load_data(config, root).to(device)
@@ -54,8 +54,16 @@ def run(
             return session.run()
 
 
-def _earlier(config: RunConfig, folder: Path) -> Record | None:
-    """The record of an earlier attempt; refuses a folder that holds another run."""
+def earlier_record(config: RunConfig, folder: Path) -> Record | None:
+    """The record of an earlier attempt at a run, if there is one.
+
+    Args:
+        config: The run.
+        folder: Its folder.
+
+    Raises:
+        LabError: if the folder holds a run with other settings, naming the difference.
+    """
     if not (folder / records.RECORD).exists():
         return None
     record = records.load(folder)
