@@ -13,6 +13,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 from aon.lab.errors import LabError
 from aon.lab.options import Option, Value, written
@@ -32,7 +33,7 @@ class Part:
         """What the vocabulary says about it."""
         return VOCABULARY[self.name]
 
-    def __getitem__(self, option: str) -> Value | None:
+    def __getitem__(self, option: str) -> Any:  # of the option's own type
         default = self.word.option(option).default
         return dict(self.options).get(option, default)
 

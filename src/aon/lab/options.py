@@ -75,9 +75,7 @@ class Option:
         return f"{noun} {low}{high}"
 
 
-def integer(
-    name: str, default: int, *, least: int, most: int, symbol: str = "", shown: bool = False
-) -> Option:
+def integer(name: str, default: int, *, least: int, most: int, symbol: str = "", shown: bool = False) -> Option:
     """An option that takes whole numbers."""
     return Option(name, "int", default, least, most, symbol=symbol, shown=shown)
 

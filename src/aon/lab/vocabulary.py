@@ -54,32 +54,36 @@ class Word:
 _GROUPS = integer("groups", 1, least=1, most=65536)
 _EPS = number("eps", 1e-5, above=True, most=1.0)
 _MOMENTUM = number("momentum", 0.1, above=True, most=1.0)
-_GAIN = flag("gain", None)
-_POWER = integer("iterations", 1, least=1, most=1000)
+_NEWTON = integer("iterations", 5, least=1, most=100, symbol="T")
 
-
-def _beta(default: float) -> Option:
-    return number("beta", default)
-
-
-_WORDS = (
+_NORMS = (
     Word("bn", "norm", "BN", "batch normalisation", (_EPS, _MOMENTUM)),
     Word("ln", "norm", "LN", "layer normalisation", (_EPS,)),
     Word("in", "norm", "IN", "instance normalisation", (_EPS,)),
     Word("gn", "norm", "GN", "group normalisation", (integer("groups", 32, least=1, most=65536), _EPS)),
-    Word("brn", "norm", "BRN", "batch renormalisation", (_EPS,)),
     Word(
-        "dbn", "norm", "DBN", "decorrelated batch normalisation (ZCA whitening)", (_GROUPS, _EPS, _MOMENTUM)
-    ),
-    Word(
-        "iternorm",
+        "brn",
         "norm",
-        "IterNorm",
-        "whitening by Newton's iteration",
-        (_GROUPS, integer("iterations", 5, least=1, most=100, symbol="T"), _EPS, _MOMENTUM),
+        "BRN",
+        "batch renormalisation",
+        (
+            number("r_max", 3.0, least=1.0),
+            number("d_max", 5.0),
+            integer("warm_up", 100, least=0, most=1_000_000),
+            _EPS,
+            number("momentum", 0.01, above=True, most=1.0),
+        ),
     ),
+    Word("dbn", "norm", "DBN", "decorrelated batch normalisation (ZCA whitening)", (_GROUPS, _EPS, _MOMENTUM)),
+    Word("iternorm", "norm", "IterNorm", "whitening by Newton's iteration", (_GROUPS, _NEWTON, _EPS, _MOMENTUM)),
     Word(NOTHING, "norm", "plain", "no normaliser of activations"),
-    Word("selu", "activation", "SELU", "self-normalising activation function, with its initialisation"),
+)
+
+# Whether it is on is for the method as a whole to decide: see `grammar.Method.gain`.
+_GAIN = flag("gain", None)
+_POWER = integer("iterations", 1, least=1, most=1000)
+
+_MAPS = (
     Word(
         "aon",
         "map",
@@ -96,22 +100,44 @@ _WORDS = (
     ),
     Word("sn", "map", "SN", "spectral normalisation (AON of order 0)", (_GAIN, _POWER)),
     Word("wn", "map", "WN", "weight normalisation", (_GAIN,)),
-    Word("cwn", "map", "CWN", "centred weight normalisation", (_GAIN,)),
-    Word("polar", "map", "Polar", "exact orthonormalisation, AON's limit", (_GAIN,)),
+    Word("cwn", "map", "CWN", "centred weight normalisation", (number("magnitude", 1.414, above=True), _GAIN)),
+    Word("polar", "map", "Polar", "exact orthonormalisation, the limit of AON", (_GAIN,)),
     Word(
         "oni",
         "map",
         "ONI",
         "orthonormalisation by Newton's iteration on W",
-        (integer("iterations", 5, least=1, most=100, symbol="T"), flag("centre", False), _GAIN),
+        (_NEWTON, flag("centre", False), _GAIN),
     ),
-    Word("orth", "penalty", "orthonormal", "orthonormal regularisation, equation (2)", (_beta(10.0),)),
-    Word("dso", "penalty", "DSO", "double-sided orthonormal regularisation", (_beta(1.0),)),
-    Word("mc", "penalty", "MC", "mutual coherence", (_beta(1.0),)),
-    Word("srip", "penalty", "SRIP", "spectral restricted isometry", (_beta(1.0),)),
-    Word("snr", "penalty", "SNR", "spectral-norm regularisation", (_beta(0.01),)),
-    Word("wd", "penalty", "WD", "weight decay by the optimiser", (number("rate", 5e-4, shown=True),)),
-    Word("svb", "step", "SVB", "singular value bounding"),
+)
+
+_BETA = number("beta", 0.01)
+_STEPS = integer("iterations", 8, least=1, most=1000)
+
+_PENALTIES = (
+    Word(
+        "orth",
+        "penalty",
+        "orthonormal",
+        "orthonormal regularisation, the paper's equation (2)",
+        (number("beta", 10.0),),
+    ),
+    Word("dso", "penalty", "DSO", "double-sided orthonormal regularisation", (_BETA,)),
+    Word("mc", "penalty", "MC", "mutual coherence", (_BETA,)),
+    Word("srip", "penalty", "SRIP", "spectral restricted isometry", (_BETA, _STEPS)),
+    Word("snr", "penalty", "SNR", "spectral-norm regularisation", (_BETA, _STEPS)),
+    Word("wd", "penalty", "WD", "weight decay, by the optimiser", (number("rate", 5e-4, shown=True),)),
+)
+
+_OTHERS = (
+    Word("selu", "activation", "SELU", "self-normalising activation function, with its initialisation"),
+    Word(
+        "svb",
+        "step",
+        "SVB",
+        "singular value bounding, once an epoch or every so many steps",
+        (number("eps", 0.5, above=True), integer("every", 0, least=0, most=1_000_000)),
+    ),
     Word(
         "dropout",
         "dropout",
@@ -121,4 +147,4 @@ _WORDS = (
     ),
 )
 
-VOCABULARY = {word.name: word for word in _WORDS}
+VOCABULARY = {word.name: word for word in (*_NORMS, *_MAPS, *_PENALTIES, *_OTHERS)}

@@ -43,9 +43,7 @@ def scaled(channels: int, width: float) -> int:
     return max(1, round(channels * width))
 
 
-def convolution(
-    ingredients: Ingredients, inputs: int, outputs: int, size: int = 3, stride: int = 1
-) -> nn.Conv2d:
+def convolution(ingredients: Ingredients, inputs: int, outputs: int, size: int = 3, stride: int = 1) -> nn.Conv2d:
     """A convolution that keeps the image size (at stride 1), initialised as torch does.
 
     # Note [torch's initialisation everywhere]
@@ -60,9 +58,7 @@ class Unit(nn.Sequential):
     """Convolution, normaliser, activation function: the brick of the VGG networks and of the stems."""
 
     def __init__(self, ingredients: Ingredients, inputs: int, outputs: int) -> None:
-        super().__init__(
-            convolution(ingredients, inputs, outputs), ingredients.norm(outputs), ingredients.activation()
-        )
+        super().__init__(convolution(ingredients, inputs, outputs), ingredients.norm(outputs), ingredients.activation())
 
 
 class ImageClassifier(nn.Module):

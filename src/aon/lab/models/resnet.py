@@ -13,9 +13,7 @@ def resnet18(*, classes: int, width: float, in_channels: int, ingredients: Ingre
     """ResNet-18 with the stem for small images: one 3x3 convolution, no max-pool. 11.17 M parameters."""
     stages = [scaled(channels, width) for channels in (64, 128, 256, 512)]
     block = partial(BasicBlock, ingredients, projection)
-    features = nn.Sequential(
-        Unit(ingredients, in_channels, stages[0]), *residual_stages(block, stages[0], stages, 2)
-    )
+    features = nn.Sequential(Unit(ingredients, in_channels, stages[0]), *residual_stages(block, stages[0], stages, 2))
     return ImageClassifier(features, stages[-1], classes, ingredients.maybe_dropout())
 
 
@@ -23,9 +21,7 @@ def resnet20(*, classes: int, width: float, in_channels: int, ingredients: Ingre
     """ResNet-20, He's own network for CIFAR: three stages of three blocks. 0.27 M parameters."""
     stages = [scaled(channels, width) for channels in (16, 32, 64)]
     block = partial(BasicBlock, ingredients, padding)
-    features = nn.Sequential(
-        Unit(ingredients, in_channels, stages[0]), *residual_stages(block, stages[0], stages, 3)
-    )
+    features = nn.Sequential(Unit(ingredients, in_channels, stages[0]), *residual_stages(block, stages[0], stages, 3))
     return ImageClassifier(features, stages[-1], classes, ingredients.maybe_dropout())
 
 
@@ -76,9 +72,7 @@ class BasicBlock(nn.Module):
 
 def projection(ingredients: Ingredients, inputs: int, outputs: int, stride: int) -> nn.Module:
     """He's option B: a 1x1 convolution with its normaliser."""
-    return nn.Sequential(
-        convolution(ingredients, inputs, outputs, size=1, stride=stride), ingredients.norm(outputs)
-    )
+    return nn.Sequential(convolution(ingredients, inputs, outputs, size=1, stride=stride), ingredients.norm(outputs))
 
 
 def padding(_: Ingredients, inputs: int, outputs: int, stride: int) -> nn.Module:

@@ -37,6 +37,8 @@ def build_user_network(reference: str, given: Mapping[str, Any], ingredients: In
         raise LabError(f"{reference} failed: {type(error).__name__}: {_first_line(error)}") from error
     if not isinstance(model, nn.Module):
         raise LabError(f"{reference} returned a {type(model).__name__}, expected a torch.nn.Module")
+    if any(isinstance(parameter, nn.UninitializedParameter) for parameter in model.parameters()):
+        raise LabError(f"{reference} has lazy layers without weights: run one batch through it before it is returned")
     return model if "ingredients" in accepted else adopt(model, ingredients, reference)
 
 
@@ -55,9 +57,7 @@ def find_function(reference: str) -> Callable[..., object]:
         raise LabError(f"{reference!r} is not of the form package.module:function")
     function = getattr(_import(module_name, reference), function_name, None)
     if not callable(function):
-        raise LabError(
-            f"module {module_name!r} has no callable {function_name!r} (asked for by {reference!r})"
-        )
+        raise LabError(f"module {module_name!r} has no callable {function_name!r} (asked for by {reference!r})")
     return function  # type: ignore[no-any-return]
 
 

@@ -31,9 +31,7 @@ def vgg16(*, classes: int, width: float, in_channels: int, ingredients: Ingredie
     return _vgg(CONFIG_D, classes, width, in_channels, ingredients)
 
 
-def _vgg(
-    plan: tuple[int, ...], classes: int, width: float, channels: int, ingredients: Ingredients
-) -> nn.Module:
+def _vgg(plan: tuple[int, ...], classes: int, width: float, channels: int, ingredients: Ingredients) -> nn.Module:
     features = nn.Sequential()
     for entry in plan:
         if entry == POOL:
