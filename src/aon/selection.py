@@ -1,13 +1,14 @@
 """Which layers of a model are meant: the words of `include` and `exclude`.
 
 A word is a module's name, a shell-style pattern of names, a module type, or a predicate (name, module) -> bool.
-Names, patterns and types also speak for everything below the module that they match.
+Names, patterns and types also speak for everything below the module that they match. A module that a model has under
+two names is meant by either.
 """
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from fnmatch import fnmatchcase
 from typing import NamedTuple
 
@@ -44,14 +45,14 @@ def choose(model: nn.Module, include: Words = None, exclude: Words = None) -> li
         ValueError: A name or pattern matches no module at all.
     """
     wanted, unwanted = _words(include, "include"), _words(exclude, "exclude")
-    ancestry = dict(_ancestry(model))
-    _check_names(wanted + unwanted, ancestry)
+    ancestry = _ancestry(model)
+    _check_names(wanted + unwanted, [line[-1][0] for lines in ancestry for line in lines])
     choices = []
-    for name, line in ancestry.items():
-        layer = line[-1][1]
+    for lines in ancestry:
+        name, layer = lines[0][-1]
         if is_supported(layer):
-            explicit = any(_names_exactly(word, name, layer) for word in wanted)
-            reason = _reason(line, wanted, unwanted, include is None, explicit)
+            explicit = any(_names_exactly(word, *line[-1]) for word in wanted for line in lines)
+            reason = _reason(lines, wanted, unwanted, include is None, explicit)
             choices.append(Choice(name, layer, reason, explicit))
     return choices
 
@@ -70,35 +71,32 @@ def select(model: nn.Module, include: Words = None, exclude: Words = None) -> li
 Line = tuple[tuple[str, nn.Module], ...]
 
 
-def _ancestry(model: nn.Module) -> Iterable[tuple[str, Line]]:
-    """Every module's name with the line of (name, module) from the root down to it."""
+def _ancestry(model: nn.Module) -> list[list[Line]]:
+    """For every module the lines of (name, module) from the root down to it: one for each name that it has."""
     lines: dict[str, Line] = {}
-    for name, module in model.named_modules():
+    grouped: dict[nn.Module, list[Line]] = {}
+    for name, module in model.named_modules(remove_duplicate=False):
         parent = lines[name.rpartition(".")[0]] if name else ()
         lines[name] = (*parent, (name, module))
-    return lines.items()
+        grouped.setdefault(module, []).append(lines[name])
+    return list(grouped.values())
 
 
 def _words(words: Words, argument: str) -> list[Word]:
     if words is None:
         return []
-    listed: list[Word] = (
-        list(words) if isinstance(words, Sequence) and not isinstance(words, str) else [words]
-    )
+    listed: list[Word] = list(words) if isinstance(words, Sequence) and not isinstance(words, str) else [words]
     for word in listed:
         known = isinstance(word, str) or callable(word)
         if isinstance(word, type) and not issubclass(word, nn.Module):
             known = False
         if not known:
-            raise TypeError(
-                f"{argument}={word!r}: expected a module name, a pattern, a module type or a predicate"
-            )
+            raise TypeError(f"{argument}={word!r}: expected a module name, a pattern, a module type or a predicate")
     return listed
 
 
-def _check_names(words: list[Word], names: Iterable[str]) -> None:
+def _check_names(words: list[Word], names: list[str]) -> None:
     """A name that matches nothing is a slip of the pen; say so, with the nearest there is."""
-    names = list(names)
     for word in words:
         if isinstance(word, str) and not any(fnmatchcase(name, word) for name in names):
             near = difflib.get_close_matches(word, names, n=3, cutoff=0.3)
@@ -112,7 +110,11 @@ def _names_exactly(word: Word, name: str, layer: nn.Module) -> bool:
     return not isinstance(word, type) and bool(word(name, layer))
 
 
-def _matches(word: Word, line: Line) -> bool:
+def _matches(words: list[Word], lines: list[Line]) -> bool:
+    return any(_matches_line(word, line) for word in words for line in lines)
+
+
+def _matches_line(word: Word, line: Line) -> bool:
     if isinstance(word, str):
         return any(fnmatchcase(name, word) for name, _ in line)
     if isinstance(word, type):
@@ -120,12 +122,12 @@ def _matches(word: Word, line: Line) -> bool:
     return bool(word(*line[-1]))
 
 
-def _reason(line: Line, wanted: list[Word], unwanted: list[Word], all_wanted: bool, explicit: bool) -> str:
-    layer = line[-1][1]
+def _reason(lines: list[Line], wanted: list[Word], unwanted: list[Word], all_wanted: bool, explicit: bool) -> str:
+    layer = lines[0][-1][1]
     assert is_supported(layer)
-    if any(_matches(word, line) for word in unwanted):
+    if _matches(unwanted, lines):
         return "excluded"
-    if not all_wanted and not any(_matches(word, line) for word in wanted):
+    if not all_wanted and not _matches(wanted, lines):
         return "not included"
     if is_depthwise(layer) and not explicit:
         return "depthwise convolution; give its own name to include it"
