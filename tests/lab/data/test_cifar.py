@@ -1,3 +1,4 @@
+import hashlib
 import pickle
 from dataclasses import replace
 
@@ -11,8 +12,6 @@ from aon.lab.errors import LabError
 
 
 def md5(content: bytes) -> str:
-    import hashlib
-
     return hashlib.md5(content, usedforsecurity=False).hexdigest()
 
 
@@ -92,6 +91,8 @@ def test_a_pickle_that_calls_something_is_refused_even_with_the_right_md5(tmp_pa
         ({"data": np.zeros((1, 3072), np.uint8)}, "expected a dictionary with data and labels"),
         ({"data": np.zeros((1, 3072), np.uint8), "labels": [0, 1]}, r"uint8 of shape \(2, 3072\)"),
         ({"data": np.zeros((1, 3072), np.int8), "labels": [0]}, r"uint8 of shape \(1, 3072\)"),
+        ({"data": np.zeros((1, 3072), np.uint8), "labels": 3}, "expected labels to be a list of numbers from 0 to 255"),
+        ({"data": np.zeros((1, 3072), np.uint8), "labels": [256]}, "expected labels to be a list of numbers"),
         ({"data": "pixels", "labels": [0]}, r"uint8 of shape \(1, 3072\)"),
     ],
 )

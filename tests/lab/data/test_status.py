@@ -84,6 +84,16 @@ def test_own_data_are_read_through(tmp_path):
     assert data.verify(str(path)).state == "damaged"
 
 
+def test_own_images_that_cannot_be_read_are_damaged(tmp_path):
+    for name in ("cat", "dog"):
+        (tmp_path / "own" / name).mkdir(parents=True)
+        for i in range(2):
+            (tmp_path / "own" / name / f"{i}.png").write_bytes(b"x")
+    status = data.verify(f"{tmp_path / 'own'}@32")
+    assert status.state == "damaged"
+    assert "cannot read the image" in status.detail
+
+
 def test_an_unknown_name_is_refused(tmp_path):
     with pytest.raises(LabError, match="no dataset 'cifar11'"):
         data.verify("cifar11", tmp_path)

@@ -133,6 +133,8 @@ def _decode_python(content: bytes, label_key: str) -> tuple[NDArray[np.uint8], N
     if not isinstance(value, dict) or not {"data", label_key} <= value.keys():
         raise ValueError(f"expected a dictionary with data and {label_key}")
     images, labels = value["data"], value[label_key]
+    if not isinstance(labels, list) or not all(isinstance(label, int) and 0 <= label < 256 for label in labels):
+        raise ValueError(f"expected {label_key} to be a list of numbers from 0 to 255")
     if not isinstance(images, np.ndarray) or images.dtype != np.uint8 or images.shape != (len(labels), PIXELS):
         raise ValueError(f"expected data to be uint8 of shape ({len(labels)}, {PIXELS})")
     return images, np.array(labels, dtype=np.uint8)

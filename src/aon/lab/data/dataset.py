@@ -56,15 +56,9 @@ class Dataset:
         Raises:
             LabError: if more images are asked for than there are, or fewer than one.
         """
-        train = _balanced(self.y_train, n_train, f"{n_train} training images of {self.name}")
-        test = _balanced(self.y_test, n_test, f"{n_test} test images of {self.name}")
-        return replace(
-            self,
-            x_train=self.x_train[train],
-            y_train=self.y_train[train],
-            x_test=self.x_test[test],
-            y_test=self.y_test[test],
-        )
+        x_train, y_train = _balanced(self.x_train, self.y_train, n_train, f"training images of {self.name}")
+        x_test, y_test = _balanced(self.x_test, self.y_test, n_test, f"test images of {self.name}")
+        return replace(self, x_train=x_train, y_train=y_train, x_test=x_test, y_test=y_test)
 
     def to(self, device: torch.device | str) -> "Dataset":
         """The same data with its tensors on `device`."""
@@ -102,17 +96,23 @@ def channel_statistics(x: Tensor) -> tuple[tuple[float, float, float], tuple[flo
     return (means[0], means[1], means[2]), (deviations[0], deviations[1], deviations[2])
 
 
-def _balanced(labels: Tensor, n: int | None, what: str) -> Tensor:
-    """Indices of `n` images: every class gives its first, then every class its second, and so on."""
+def _balanced(x: Tensor, y: Tensor, n: int | None, what: str) -> tuple[Tensor, Tensor]:
+    """Take `n` images in their order: of every class its first, then of every class its second, and so on."""
     if n is None:
-        n = len(labels)
-    if not 1 <= n <= len(labels):
-        raise LabError(f"cannot take {what}: expected between 1 and {len(labels)}")
+        return x, y
+    if not 1 <= n <= len(y):
+        raise LabError(f"cannot take {n} {what}: expected between 1 and {len(y)}")
+    chosen = _rank_in_class(y).argsort(stable=True)[:n].sort().values
+    return x[chosen], y[chosen]
+
+
+def _rank_in_class(labels: Tensor) -> Tensor:
+    """For each image, how many of its class come before it."""
     rank = torch.empty_like(labels)
     for label in torch.unique(labels):
         of_class = labels == label
         rank[of_class] = torch.arange(int(of_class.sum()), device=labels.device)
-    return rank.argsort(stable=True)[:n].sort().values
+    return rank
 
 
 def _kind(x: Tensor) -> str:

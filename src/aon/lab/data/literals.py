@@ -57,7 +57,7 @@ def parse(content: bytes) -> Any:
         for opcode, argument, _ in pickletools.genops(content):
             machine.step(opcode.name, argument)
         return machine.stack[-1]
-    except (IndexError, KeyError, TypeError, AttributeError) as error:
+    except (LookupError, TypeError, AttributeError, ArithmeticError, MemoryError, RecursionError) as error:
         raise ValueError(f"the pickle is malformed ({type(error).__name__}: {error})") from error
 
 
