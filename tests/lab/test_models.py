@@ -111,9 +111,7 @@ def test_forward_and_backward_with_each_normaliser(name: str, norm: str) -> None
     batch=st.integers(1, 3),
     side=st.sampled_from([32, 40, 48]),
 )
-def test_shape_at_any_width(
-    name: str, classes: int, width: float, in_channels: int, batch: int, side: int
-) -> None:
+def test_shape_at_any_width(name: str, classes: int, width: float, in_channels: int, batch: int, side: int) -> None:
     model = models.build(name, classes=classes, width=width, in_channels=in_channels).eval()
     with torch.no_grad():
         assert model(torch.randn(batch, in_channels, side, side)).shape == (batch, classes)
@@ -131,13 +129,9 @@ def test_convolutions_have_a_bias_only_where_no_normaliser_removes_it(name: str)
 
 @pytest.mark.parametrize(("name", "places"), [("vgg16-iternorm", 1), ("resnet18", 1), ("wrn-28-10", 12)])
 def test_dropout_is_placed_where_asked_for(name: str, places: int) -> None:
-    model = models.build(
-        name, classes=2, width=SMALL, ingredients=Ingredients(dropout=lambda: nn.Dropout(0.3))
-    )
+    model = models.build(name, classes=2, width=SMALL, ingredients=Ingredients(dropout=lambda: nn.Dropout(0.3)))
     assert sum(isinstance(module, nn.Dropout) for module in model.modules()) == places
-    assert not any(
-        isinstance(module, nn.Dropout) for module in models.build(name, classes=2, width=SMALL).modules()
-    )
+    assert not any(isinstance(module, nn.Dropout) for module in models.build(name, classes=2, width=SMALL).modules())
 
 
 @pytest.mark.parametrize("name", models.names())
@@ -217,6 +211,9 @@ def demanding(classes, colour):
 def not_a_network():
     return 3
 
+def lazy(classes):
+    return nn.LazyLinear(classes)
+
 def failing():
     raise RuntimeError("no luck\\nat all")
 
@@ -264,6 +261,7 @@ def test_a_user_s_network_gets_the_ingredients_either_way(own: str) -> None:
         ("broken_module_of_a_user:f", "cannot import 'broken_module_of_a_user' .*: division by zero"),
         ("{own}:demanding", "needs colour, but is given only classes, width, in_channels, ingredients"),
         ("{own}:not_a_network", "returned a int, expected a torch.nn.Module"),
+        ("{own}:lazy", "has lazy layers without weights: run one batch through it"),
         ("{own}:failing", "failed: RuntimeError: no luck$"),
         ("{own}:bare", "the method has a normaliser of activations and .*:bare no place for it"),
     ],

@@ -37,7 +37,7 @@ class Prepared:
         model: Built, initialised, with its weight map installed.
         penalty: Gives the scalar to add to the loss of each step; None for a method without penalties.
         after_step: To be called after the optimiser's step, every `after_step_every` steps; None for no such step.
-        after_step_every: Steps of the optimiser from one call of `after_step` to the next; 0 for once an epoch.
+        after_step_every: Steps of the optimiser from one call of `after_step` to the next.
         weight_decay: What the optimiser has to be given.
     """
 

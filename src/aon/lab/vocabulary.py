@@ -129,14 +129,18 @@ _PENALTIES = (
     Word("wd", "penalty", "WD", "weight decay, by the optimiser", (number("rate", 5e-4, shown=True),)),
 )
 
+# Its authors bound once an epoch. Steps are counted here, so that runs with other data or batches still do the
+# same number of steps in between: an epoch of the paper's protocol, 50,000 images by 256.
+_EPOCH = 195
+
 _OTHERS = (
     Word("selu", "activation", "SELU", "self-normalising activation function, with its initialisation"),
     Word(
         "svb",
         "step",
         "SVB",
-        "singular value bounding, once an epoch or every so many steps",
-        (number("eps", 0.5, above=True), integer("every", 0, least=0, most=1_000_000)),
+        "singular value bounding, every so many steps of the optimiser",
+        (number("eps", 0.5, above=True), integer("every", _EPOCH, least=1, most=1_000_000)),
     ),
     Word(
         "dropout",
