@@ -99,7 +99,10 @@ def test_no_code_runs(tmp_path, protocol):
         (b"K\x01t.", "malformed"),
         (b"h\x07.", "malformed"),
         (b"K\x01K\x01R.", "malformed"),
-        (pickle.dumps(np.zeros(3), 2).replace(b"K\x03\x85", b"\x8a\x09" + b"\xff" * 8 + b"\x00\x85"), "Maximum allowed dimension"),
+        (
+            pickle.dumps(np.zeros(3), 2).replace(b"K\x03\x85", b"\x8a\x09" + b"\xff" * 8 + b"\x00\x85"),
+            "Maximum allowed dimension",
+        ),
         (b"", "pickle exhausted before seeing STOP"),
         (b"K\x01", "pickle exhausted before seeing STOP"),
         (b"T\xff\xff\x00\x00short.", "expected 65535 bytes"),
