@@ -60,9 +60,7 @@ def test_names_have_one_canonical_form_and_a_label(written: str, canonical: str,
         ("none+sn:gain=on", "sn", True),
     ],
 )
-def test_gain_defaults_to_off_only_where_a_normaliser_follows(
-    written: str, canonical: str, gain: bool
-) -> None:
+def test_gain_defaults_to_off_only_where_a_normaliser_follows(written: str, canonical: str, gain: bool) -> None:
     assert str(parse(written)) == canonical
     assert parse(written).gain is gain
 
@@ -71,9 +69,7 @@ def values(option):  # type: ignore[no-untyped-def]
     if option.kind == "int":
         return st.integers(int(option.least), int(option.most))
     if option.kind == "float":
-        return st.floats(
-            option.least, option.most, exclude_min=option.above, allow_nan=False, allow_infinity=False
-        )
+        return st.floats(option.least, option.most, exclude_min=option.above, allow_nan=False, allow_infinity=False)
     return st.booleans() if option.kind == "flag" else st.sampled_from(option.choices)
 
 
@@ -210,7 +206,5 @@ def test_every_word_is_alone_a_method() -> None:
 def test_the_grammar_needs_no_torch() -> None:
     for module in (grammar, vocabulary, options, suggest, errors):
         assert not re.search(r"^\s*(from|import) torch", Path(module.__file__).read_text(), re.MULTILINE)
-        imported = re.findall(
-            r"^\s*(?:from|import) (aon[\w.]*)", Path(module.__file__).read_text(), re.MULTILINE
-        )
+        imported = re.findall(r"^\s*(?:from|import) (aon[\w.]*)", Path(module.__file__).read_text(), re.MULTILINE)
         assert set(imported) <= {f"aon.lab.{name}" for name in ("vocabulary", "options", "suggest", "errors")}
