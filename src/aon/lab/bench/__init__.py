@@ -1,0 +1,1 @@
+"""Benchmarks: measured to JSON first, shown and drawn from it afterwards."""

@@ -1,0 +1,59 @@
+"""A record as tables on the terminal."""
+
+from rich.console import Group
+from rich.table import Table
+from rich.text import Text
+
+from aon.lab.bench.record import BenchRecord, Case, RatioRow, Unit
+
+NOTHING = "-"
+
+
+def tables(record: BenchRecord) -> Group:
+    """One table for each case, then what was not measured."""
+    parts: list[Table | Text] = []
+    for case in record.cases:
+        parts.append(_table(case, record.unit))
+        parts += [Text(f"not measured: {name}: {reason}", style="yellow") for name, reason in case.absent.items()]
+    return Group(*parts)
+
+
+def amount(value: float | None, unit: Unit) -> str:
+    """A number with its unit, three digits of it.
+
+    Example:
+        >>> amount(0.01234, "seconds"), amount(2.5e6, "bytes"), amount(None, "seconds")
+        ('12.3 ms', '2.5 MB', '-')
+    """
+    if value is None:
+        return NOTHING
+    if unit == "seconds":
+        return f"{value:.3g} s" if value >= 1 else f"{1000 * value:.3g} ms"
+    return f"{value / 1e6:.3g} MB" if unit == "bytes" else f"{value:.4g} images/s"
+
+
+def spread(row: RatioRow | None) -> str:
+    """A ratio with its quartiles.
+
+    Example:
+        >>> spread(RatioRow(median=1.1, low=1.09, high=1.12, n=5))
+        '1.100 [1.090, 1.120]'
+    """
+    return NOTHING if row is None else f"{row.median:.3f} [{row.low:.3f}, {row.high:.3f}]"
+
+
+def _table(case: Case, unit: Unit) -> Table:
+    table = Table(title=Text(case.name), title_justify="left")
+    for title, justify in (("variant", "left"), ("median", "right"), (f"ratio to {case.base} [quartiles]", "right")):
+        table.add_column(Text(title), justify=justify)  # type: ignore[arg-type]
+    table.add_column("rounds", justify="right")
+    facts = [key for key in ("flops", "units") if any(key in variant.facts for variant in case.variants)]
+    for fact in facts:
+        table.add_column(fact, justify="right")
+    for variant in case.variants:
+        extra = [f"{variant.facts[fact]:.3g}" if fact in variant.facts else NOTHING for fact in facts]
+        n = str(sum(value is not None for value in variant.repeats))
+        table.add_row(Text(variant.name), amount(variant.median, unit), spread(variant.ratio), n, *extra)
+    if "slope" in case.facts:
+        table.caption = f"slope {case.facts['slope']:.2f}; of the count of operations {case.facts['flops_slope']:.2f}"
+    return table

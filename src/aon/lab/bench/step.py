@@ -1,0 +1,130 @@
+"""`bench step`: a whole training step under each method, over the same step with the first of them."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+from aon.lab import methods, models
+from aon.lab.bench import record
+from aon.lab.bench.rounds import Plan, measure
+from aon.lab.errors import LabError
+
+CLASSES = 10
+IMAGE = (3, 32, 32)
+# Small, so that random labels do not drive the weights to values that are slow to compute with.
+LEARNING_RATE = 0.01
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What a benchmark works on: a named network at a width, a batch of random images, a device.
+
+    Raises:
+        LabError: if the batch is not a positive number.
+    """
+
+    network: str = "vgg16-iternorm"
+    width: float = 1.0
+    batch: int = 256
+    device: torch.device = torch.device("cpu")
+
+    def __post_init__(self) -> None:
+        if self.batch < 1:
+            raise LabError(f"batch = {self.batch}: expected 1 or more")
+        models.check_image_size(self.network, *IMAGE[1:])
+
+    @property
+    def title(self) -> str:
+        """Network and batch in words."""
+        width = "" if self.width == 1 else f" at width {self.width:g}"
+        return f"{self.network}{width}, batch {self.batch}"
+
+    def settings(self) -> dict[str, object]:
+        """For the record."""
+        return {"network": self.network, "width": self.width, "batch": self.batch, "device": str(self.device)}
+
+    def data(self) -> tuple[Tensor, Tensor]:
+        """A batch of random images and classes, the same each time."""
+        stream = torch.Generator().manual_seed(0)
+        x = torch.randn(self.batch, *IMAGE, generator=stream)
+        y = torch.randint(CLASSES, (self.batch,), generator=stream)
+        return x.to(self.device), y.to(self.device)
+
+    def prepare(self, method: str) -> methods.Prepared:
+        """The network under a method; its random weights are the same for all methods that have the same layers."""
+        torch.manual_seed(0)
+        prepared = methods.prepare(methods.parse(method), self._build)
+        prepared.model.to(self.device).train()
+        return prepared
+
+    def plain(self) -> nn.Module:
+        """The network with batch normalisation and no weight map."""
+        return self.prepare("bn").model
+
+    def wait(self) -> None:
+        """Wait until the device has done what it was given."""
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)
+        elif self.device.type == "mps":
+            torch.mps.synchronize()
+
+    def _build(self, ingredients: models.Ingredients) -> nn.Module:
+        return models.build(self.network, classes=CLASSES, width=self.width, ingredients=ingredients)
+
+
+class TrainingStep:
+    """Forward, loss, penalty, backward, optimiser's step: what a plain training loop does with one batch."""
+
+    def __init__(self, subject: Subject, method: str, *, compiled: bool = False) -> None:
+        self.prepared = subject.prepare(method)
+        self.model = self.prepared.model
+        self.forward: Callable[[Tensor], Tensor] = torch.compile(self.model) if compiled else self.model
+        self.optimiser = torch.optim.SGD(
+            self.model.parameters(), lr=LEARNING_RATE, momentum=0.9, weight_decay=self.prepared.weight_decay
+        )
+        self.x, self.y = subject.data()
+        self.done = 0
+
+    def __call__(self) -> None:
+        """Do one step."""
+        self.optimiser.zero_grad(set_to_none=True)
+        loss = cross_entropy(self.forward(self.x), self.y)
+        if self.prepared.penalty:
+            loss = loss + self.prepared.penalty()
+        loss.backward()
+        self.optimiser.step()
+        self.done += 1
+        every = self.prepared.after_step_every
+        if self.prepared.after_step and every and self.done % every == 0:
+            self.prepared.after_step()
+
+
+def bench_step(
+    subject: Subject,
+    names: str | Sequence[str],
+    plan: Plan,
+    *,
+    compiled: bool = False,
+    tell: Callable[[str], None] = lambda _: None,
+) -> record.BenchRecord:
+    """Measure a training step under each method.
+
+    Args:
+        subject: Network, batch and device.
+        names: Methods, as a list or separated by commas; the first is what the others are divided by.
+        plan: How often.
+        compiled: Whether the networks go through torch.compile.
+        tell: Told what is being done.
+
+    Raises:
+        LabError: if a method is unknown or named twice.
+    """
+    chosen = [str(method) for method in methods.parse_list(names if isinstance(names, str) else ",".join(names))]
+    steps = {name: TrainingStep(subject, name, compiled=compiled) for name in chosen}
+    measured = measure(steps, plan, tell=tell, wait=subject.wait)
+    settings = {**subject.settings(), "methods": chosen, "compiled": compiled}
+    case = record.case(f"training step, {subject.title}", chosen[0], measured)
+    return record.make("step", settings, [case], plan=plan, device=subject.device)
