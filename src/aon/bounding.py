@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from aon.fused import working_dtype
+from aon.gram import working_dtype
 from aon.matrices import from_matrix, layout, weight_matrix
 from aon.selection import Words, select
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from aon.fused import gram, is_tall, working_dtype
+from aon.gram import gram, is_tall, working_dtype
 from aon.polynomials import expansion_coefficients, singular_value_map, taylor_coefficients
 from aon.settings import check_settings
 

@@ -20,9 +20,10 @@ import torch
 from torch import Tensor
 from torch.autograd.function import FunctionCtx
 
+from aon.gram import gram, is_tall, working_dtype
 from aon.matrix_polynomial import adjoint, evaluate, multiply_add, symmetric_part
 from aon.polynomials import expansion_coefficients
-from aon.power import Ascent, above, apply, ascend, length, resume, unit
+from aon.power import Ascent, above, apply, ascend, length, moved, resume, unit
 from aon.settings import Settings
 
 
@@ -46,49 +47,39 @@ class Kept(NamedTuple):
     right: Tensor
     outer_left: Tensor
     outer_right: Tensor
-    inner_left: Tensor  # the same for the norm of W that prescale divides by
-    inner_right: Tensor
-    inner_sigma: Tensor
-
-
-def is_tall(W: Tensor) -> bool:
-    """Whether W has more rows than columns, so that W^T W is the smaller Gram matrix."""
-    return W.shape[-2] > W.shape[-1]
-
-
-def gram(W: Tensor) -> Tensor:
-    """The smaller of W W^T and W^T W."""
-    return W.mT @ W if is_tall(W) else W @ W.mT
+    before_left: Tensor  # the same for the norm of W that prescale divides by
+    before_right: Tensor
+    before_sigma: Tensor
 
 
 def factor(W: Tensor, G: Tensor, u: Tensor, settings: Settings) -> tuple[Kept, Tensor]:
     """F with h(W) = F W, together with what its backward needs; and the moved u."""
     steps, eps = settings.n_power_iterations, settings.eps
     # Tensors of their own, even where empty: Dynamo loses an output that an autograd.Function returns twice.
-    inner = Ascent(*[G.new_empty(0) for _ in Ascent._fields])
+    before = Ascent(*[G.new_empty(0) for _ in Ascent._fields])
     radius = G.new_ones(*G.shape[:-2], 1)
     if settings.centre == "mean":
         radius = above(G.diagonal(dim1=-2, dim2=-1).mean(-1, keepdim=True), eps**2)[0]
     elif settings.prescale:  # about the mean the size of W cancels, and there is nothing to prescale
-        inner = ascend(W, G, None, u, steps, eps)
-        radius = inner.sigma.square()
+        before = ascend(W, G, None, u, steps, eps)
+        radius = before.sigma.square()
     X = G / -radius[..., None]
     X.diagonal(dim1=-2, dim2=-1).add_(1)
     Phi = evaluate(expansion_coefficients(settings.order), X).mul_(radius.rsqrt()[..., None])
     end = ascend(W, G, Phi, u, steps, eps)
-    moved = end.u
+    u = end.u
     if settings.scale == "frobenius":
         end = _frobenius(Phi, G, end, eps)
     elif settings.scale is None:
         end = end._replace(sigma=torch.ones_like(end.sigma), live=torch.zeros_like(end.live))
     F = Phi.div_(end.sigma[..., None])
-    return Kept(F, X, radius, *end[1:], inner.outer_left, inner.outer_right, inner.sigma), moved
+    return Kept(F, X, radius, *end[1:], before.outer_left, before.outer_right, before.sigma), u
 
 
 def pull_back(Q: Tensor, kept: Kept, settings: Settings) -> Tensor:
     """C with dL/dW = C W (tall: W C), from Q = dL/dF."""
     F, X, r, sigma = kept.F, kept.X, kept.radius[..., None], kept.sigma[..., None]
-    c = ((Q * F).sum((-2, -1))[..., None] * kept.live)[..., None]
+    c = (inner(Q, F) * kept.live)[..., None]
     if settings.scale == "spectral":
         Q = Q - (c[..., 0] * kept.left)[..., None] * kept.right[..., None, :]
     elif settings.scale == "frobenius":
@@ -98,12 +89,12 @@ def pull_back(Q: Tensor, kept: Kept, settings: Settings) -> Tensor:
     C = Xbar * (-2 / r)
     if settings.centre == "mean" or settings.prescale:
         trace = Xbar.diagonal(dim1=-2, dim2=-1).sum(-1, keepdim=True)
-        rbar = (trace - (Xbar * X).sum((-2, -1))[..., None] - (Q * F).sum((-2, -1))[..., None] / 2) / kept.radius
+        rbar = (trace - inner(Xbar, X) - inner(Q, F) / 2) / kept.radius
         if settings.centre == "mean":
             C.diagonal(dim1=-2, dim2=-1).add_(rbar * (2 / X.shape[-1]))
         else:
-            weight = 2 * kept.inner_sigma * rbar
-            C += (weight * kept.inner_left)[..., None] * kept.inner_right[..., None, :]
+            weight = 2 * kept.before_sigma * rbar
+            C += (weight * kept.before_left)[..., None] * kept.before_right[..., None, :]
     if settings.scale == "spectral":
         C -= (c[..., 0] / kept.sigma * kept.outer_left)[..., None] * kept.outer_right[..., None, :]
     elif settings.scale == "frobenius":
@@ -111,10 +102,16 @@ def pull_back(Q: Tensor, kept: Kept, settings: Settings) -> Tensor:
     return C
 
 
+def inner(A: Tensor, B: Tensor) -> Tensor:
+    """<A, B>, the sum over all entries, as (..., 1)."""
+    product: Tensor = torch.linalg.vecdot(A.flatten(-2), B.flatten(-2))
+    return product[..., None]
+
+
 def _frobenius(Phi: Tensor, G: Tensor, end: Ascent, eps: float) -> Ascent:
     """|B|_F^2 = <Phi G, Phi> in the place of the spectral norm."""
     PG = Phi @ G
-    sigma, live = above((PG * Phi).sum((-2, -1)).clamp_min(0).sqrt()[..., None], eps)
+    sigma, live = above(inner(PG, Phi).clamp_min(0).sqrt(), eps)
     return end._replace(sigma=sigma, live=live, left=PG / sigma[..., None])
 
 
@@ -133,10 +130,10 @@ class Normalise(torch.autograd.Function):
             G = gram(A)
             fingerprint = G.sum(-1)
             start = resume(fingerprint, state.seen, state.u, state.previous).to(A.dtype)
-            kept, moved = factor(A, G, start, settings)
+            kept, u = factor(A, G, start, settings)
             F = kept.F if gain is None else kept.F * gain.to(A.dtype).unflatten(0, kept.F.shape[:-1])[..., None]
             out = F.clone() if not formed else A @ F if is_tall(A) else F @ A
-        return (out.to(W.dtype), start, moved, fingerprint, *kept)
+        return (out.to(W.dtype), start, u, fingerprint, *kept)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
@@ -152,7 +149,7 @@ class Normalise(torch.autograd.Function):
         W, gain, *kept = ctx.saved_tensors
         with torch.no_grad(), torch.autocast(W.device.type, enabled=False):
             dW, dgain = _backward(W, gain, Kept(*kept), dH, ctx.settings, ctx.formed)
-        return once_only(dW, W, dH), dgain, None, None, None
+        return once_only(dW, W, gain, dH), once_only(dgain, W, gain, dH), None, None, None
 
 
 def _backward(
@@ -188,7 +185,7 @@ class Spectral(torch.autograd.Function):
                 v = unit(apply(A.mT, u))
                 b = apply(A, v)
                 sigma, live = above(length(b), settings.eps)
-                u = torch.where(live > 0, b / sigma, u)
+                u = moved(u, b / sigma, sigma, live)
             H = A * _rows(gain, sigma, u)
         return H.to(W.dtype), start, u, fingerprint, v, sigma, live
 
@@ -212,7 +209,7 @@ class Spectral(torch.autograd.Function):
             dW = D * _rows(gain, sigma, u)
             dW -= (c * live / sigma * u)[..., None] * v[..., None, :]
             dgain = None if gain is None else rows.flatten().to(gain.dtype)
-        return once_only(dW.to(W.dtype), W, dH), dgain, None, None
+        return once_only(dW.to(W.dtype), W, gain, dH), once_only(dgain, W, gain, dH), None, None
 
 
 def _rows(gain: Tensor | None, sigma: Tensor, u: Tensor) -> Tensor:
@@ -221,21 +218,18 @@ def _rows(gain: Tensor | None, sigma: Tensor, u: Tensor) -> Tensor:
     return column[..., None]
 
 
-def working_dtype(W: Tensor) -> torch.dtype:
-    """Gram matrix and sigma are computed in float32 at least."""
-    return torch.promote_types(W.dtype, torch.float32)
-
-
-def once_only(gradient: Tensor, *sources: Tensor) -> Tensor:
+def once_only(gradient: Tensor | None, *sources: Tensor | None) -> Tensor | None:
     """The gradient; where a graph of it is being made (create_graph), one whose own derivative is refused."""
-    return _OnceOnly.apply(gradient, *sources) if torch.is_grad_enabled() else gradient  # type: ignore[no-any-return]
+    if gradient is None or not torch.is_grad_enabled():
+        return gradient
+    return _OnceOnly.apply(gradient, *sources)  # type: ignore[no-any-return]
 
 
 class _OnceOnly(torch.autograd.Function):
     """The identity, for a gradient whose own derivative must be refused rather than be wrong."""
 
     @staticmethod
-    def forward(gradient: Tensor, *_: Tensor) -> Tensor:  # type: ignore[override]
+    def forward(gradient: Tensor, *_: Tensor | None) -> Tensor:  # type: ignore[override]
         return gradient.view_as(gradient)
 
     @staticmethod

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from aon.fused import working_dtype
+from aon.gram import working_dtype
 from aon.maps import WeightMap
 from aon.matrices import CONVOLUTIONS, TRANSPOSED, Layout, from_matrix, layout, to_matrix
 from aon.sharing import SharedWeight

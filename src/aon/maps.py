@@ -13,7 +13,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
-from aon.fused import Normalise, Spectral, State, gram, is_tall, working_dtype
+from aon.fused import Normalise, Spectral, State
+from aon.gram import gram, is_tall, working_dtype
 from aon.orthogonal import PolarFactor, newton_orthonormal
 from aon.power import ascend, unit
 from aon.settings import Settings, check_settings

@@ -7,7 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from aon.fused import gram, is_tall, once_only
+from aon.fused import once_only
+from aon.gram import gram, is_tall
 
 
 class PolarFactor(torch.autograd.Function):

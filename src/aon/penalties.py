@@ -24,7 +24,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from aon.fused import is_tall, working_dtype
+from aon.gram import is_tall, working_dtype
 from aon.matrices import weight_matrix
 from aon.power import apply, unit
 from aon.selection import Words, select

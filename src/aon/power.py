@@ -60,9 +60,17 @@ def length(x: Tensor) -> Tensor:
 
 
 def above(x: Tensor, eps: float) -> tuple[Tensor, Tensor]:
-    """x where it is above eps, else 1; and a mask of where it is. What is zero is then left unscaled, not 0/0."""
-    live = x > eps
+    """x where it is above eps, else 1; and a mask of where it is. What is zero is then left unscaled, not 0/0.
+
+    NaN counts as above: a weight that is not finite must give NaN, not pass unscaled.
+    """
+    live = ~(x <= eps)
     return torch.where(live, x, 1), live.to(x.dtype)
+
+
+def moved(u: Tensor, new: Tensor, sigma: Tensor, live: Tensor) -> Tensor:
+    """The new vector, or u itself where the weight is zero or not finite: u must survive such a weight."""
+    return torch.where((live > 0) & sigma.isfinite(), new, u)
 
 
 def unit(x: Tensor) -> Tensor:
@@ -78,7 +86,7 @@ def _ascend_wide(G: Tensor, Phi: Tensor | None, u: Tensor, n_power_iterations: i
         t, s = t / norm, s / norm  # now v = W^T t, s = W v
         b = apply(Phi, s)  # B v
         sigma, live = above(length(b), eps)
-        u = torch.where(live > 0, b / sigma, u)
+        u = moved(u, b / sigma, sigma, live)
     return Ascent(u, sigma, live, left=u.clone(), right=s, outer_left=apply(Phi, u), outer_right=t)
 
 
@@ -91,5 +99,5 @@ def _ascend_tall(W: Tensor, G: Tensor, Phi: Tensor | None, u: Tensor, n_power_it
         norm = (z / size * apply(G, z / size)).sum(-1, keepdim=True).clamp_min(0).sqrt()
         sigma, live = above(norm * size, eps)
         a = apply(G, z / sigma)  # W^T u of the moved u
-    u = torch.where(live > 0, apply(W, z / sigma), u)
+    u = moved(u, apply(W, z / sigma), sigma, live)
     return Ascent(u, sigma, live, left=a, right=v, outer_left=z / sigma, outer_right=z)

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from aon.convert import normalised_weight
 from aon.functional import orthonormality_error
-from aon.fused import gram
+from aon.gram import gram
 from aon.layers import NormalisedLayer
 from aon.matrices import Layer, is_supported, layout, to_matrix
 from aon.text import table
