@@ -93,7 +93,15 @@ def test_missing_runs_are_counted():
 def test_best_and_last_that_disagree_are_reported():
     bn, aon = scored("bn", [70.0]), scored("bn+aon", [74.0])
     fall = aon[0].epochs[0].model_copy(update={"epoch": 2, "val_accuracy": 60.0})
-    assert "the order is the other way round" in said(bn, [aon[0].but(epochs=(*aon[0].epochs, fall))])
+    fallen = [aon[0].but(epochs=(*aon[0].epochs, fall))]
+    assert "At the last epoch instead of the best, BN and BN+AON(q=2) change places." in said(bn, fallen)
+    assert "change places" not in said(bn, aon)
+
+
+def test_best_and_last_that_disagree_are_reported_where_bn_is_best_too():
+    bn, aon = scored("bn", [75.0]), scored("bn+aon", [74.0])
+    fall = bn[0].epochs[0].model_copy(update={"epoch": 2, "val_accuracy": 60.0})
+    assert "BN and BN+AON(q=2) change places" in said([bn[0].but(epochs=(*bn[0].epochs, fall))], aon)
 
 
 @pytest.mark.parametrize("values", [[70.0, 70.0], [70.0, 70.0, 70.0]])

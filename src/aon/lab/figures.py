@@ -46,7 +46,7 @@ def spectra_by_layer(records: Iterable[Record], order: Sequence[str] = ()) -> Fi
         for axes, (row, style, run) in zip(panels, drawn, strict=True):
             _draw_layers(axes, row, style, _last_spectra(run)[1])
         _name_layers(panels, [[layer.name for layer in _last_spectra(run)[1]] for _, _, run in drawn])
-        figure.supylabel("singular values of h(W)", fontsize=9)
+        figure.supylabel("singular values of h(W); of W without a weight map", fontsize=9)
         return figure
 
 

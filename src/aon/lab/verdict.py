@@ -38,7 +38,7 @@ def _headline(best: Row, scored: Sequence[Row]) -> str:
     if base is None or (not best.is_baseline and best.best_gain is None):
         return f"{reached}, the highest of {len(scored)} methods; no BN run has finished to measure it against."
     if best.is_baseline:
-        return f"No method did better than BN, which reached {_accuracy(best)}. {_closest(scored)}"
+        return f"No method did better than BN, which reached {_accuracy(best)}. {_closest(scored)}".rstrip()
     cost = f" It took {best.ratio:.2f} times BN's training time." if best.ratio else ""
     return f"{reached}, {_against(best, scored)}.{cost}"
 
@@ -81,19 +81,25 @@ def _corrected(best: Row, scored: Sequence[Row]) -> tuple[float, str]:
 
 
 def _closest(scored: Sequence[Row]) -> str:
-    others = [(row.best_gain.value, row) for row in scored if row.best_gain is not None]
-    if not others:
+    row = _nearest(scored)
+    if row is None or row.best_gain is None:
         return ""
-    value, row = max(others, key=lambda pair: pair[0])
-    p = row.best_gain.p if row.best_gain else None
-    judged = "a single run, so nothing can be said about chance" if p is None else f"p {_equals(p)}"
+    value, p = row.best_gain.value, row.best_gain.p
+    judged = "nothing can be said about chance" if p is None else f"p {_equals(p)}"
     return f"The nearest, {row.label}, came {abs(value):.2f} points below ({judged})."
+
+
+def _nearest(table: Sequence[Row]) -> Row | None:
+    """The method that comes nearest to BN from below, or highest above it."""
+    others = [row for row in table if row.best_gain is not None]
+    return max(others, key=lambda row: row.best_gain.value if row.best_gain else 0.0, default=None)
 
 
 def _remarks(best: Row, table: Sequence[Row]) -> list[str]:
     remarks = []
-    if _opposed(best.best_gain, best.last_gain):
-        remarks.append("At the last epoch instead of the best, the order is the other way round.")
+    other = _nearest(table) if best.is_baseline else best
+    if other is not None and _opposed(other.best_gain, other.last_gain):
+        remarks.append(f"At the last epoch instead of the best, BN and {other.label} change places.")
     everything = sum(len(row.runs) for row in table)
     if missing := everything - sum(len(row.finished) for row in table):
         verb = "is" if missing == 1 else "are"

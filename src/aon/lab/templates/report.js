@@ -96,7 +96,9 @@
     const box = tip.getBoundingClientRect(), gap = 14;
     const left = x + gap + box.width > innerWidth ? x - gap - box.width : x + gap;
     tip.style.left = `${Math.max(4, Math.min(left, innerWidth - box.width - 4))}px`;
-    tip.style.top = `${Math.max(4, Math.min(y + gap, innerHeight - box.height - 4))}px`;
+    // Above if there is room: below lies the finger, and often the curve.
+    const top = y - gap - box.height >= 4 ? y - gap - box.height : y + gap;
+    tip.style.top = `${Math.max(4, Math.min(top, innerHeight - box.height - 4))}px`;
   }
 
   // Mouse, finger and arrow keys all come down to `point(x, y)` in the figure's own pixels.
@@ -163,7 +165,7 @@
       for (const e of entries) node("circle", { cx: px(x), cy: py(e.y), r: 3.5, class: `dot ${e.s.colour ?? ""}`, "clip-path": `url(#${clip})` }, cross).style.color = e.s.stroke ?? "";
       showTip(screenX, screenY, `epoch ${x}`, entries.sort((a, b) => b.y - a.y).map((e) => ({
         name: e.s.name, colour: e.s.colour, stroke: e.s.stroke, here: e.i === near.i,
-        value: figures(e.y) + (known(e.spread) ? ` ± ${figures(e.spread)}` : ""),
+        value: figures(e.y) + (known(e.spread) ? ` ± ${figures(e.spread, e.y)}` : ""),
       })));
     };
     watch(figure, point, leave, (move) => px(xs[Math.max(0, Math.min(xs.length - 1, current + move))]));
@@ -176,7 +178,8 @@
     if (upper.length > 1) node("path", { d: `M${[...upper, ...lower].join("L")}Z`, class: `band ${s.colour}` }, parent);
   }
 
-  const figures = (v) => (Math.abs(v) >= 10 ? v.toFixed(2) : v.toPrecision(3));
+  // As many decimals as the value `like` deserves, so that a spread lines up with its mean.
+  const figures = (v, like = v) => v.toFixed(Math.abs(like) >= 1 ? 2 : Math.abs(like) >= 0.1 ? 3 : 4);
 
   // Columns: for each name some marks {x shift, low, mid, high, points, colour, lines of the tip} -----------------
 
