@@ -64,13 +64,15 @@ class Worker:
 
     def _listen(self) -> None:
         end: dict[str, Any] | None = None
-        for line in _open(self.process.stdout):
-            event = json.loads(line)
-            if event["kind"] == "end":
-                end = event
-            else:
-                self.events.put((self.name, event))
+        with _open(self.process.stdout) as lines:
+            for line in lines:
+                event = json.loads(line)
+                if event["kind"] == "end":
+                    end = event
+                else:
+                    self.events.put((self.name, event))
         code = self.process.wait()
+        self.stop()  # nobody reads any more; closes the pipe
         status, error = (end["status"], end["error"]) if end else ("failed", _how_it_ended(code))
         self.events.put((self.name, {"kind": "exit", "status": status, "error": error}))
 
