@@ -42,7 +42,7 @@ def approx_orthonormal(
 
     Raises:
         TypeError: W is not real floating point.
-        ValueError: W has fewer than two dimensions, or an option has no such value.
+        ValueError: W is not a matrix with at least one row and column, or an option has no such value.
 
     Example:
         >>> W = torch.diag(torch.tensor([1.0, 0.8, 0.6]))
@@ -54,8 +54,8 @@ def approx_orthonormal(
     check_settings(order, scale, centre, prescale, 1, eps)
     if not W.is_floating_point():
         raise TypeError(f"W is {W.dtype}: expected a real floating-point matrix")
-    if W.dim() < 2:
-        raise ValueError(f"W has shape {tuple(W.shape)}: expected (..., m, n)")
+    if W.dim() < 2 or 0 in W.shape[-2:]:
+        raise ValueError(f"W has shape {tuple(W.shape)}: expected (..., m, n), m and n at least 1")
     A = W.to(working_dtype(W))
     with torch.autocast(W.device.type, enabled=False):
         eigenvalues = _eigenvalues(gram(A))
