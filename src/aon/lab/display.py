@@ -68,9 +68,9 @@ class LiveScreen:
 
     def __init__(self, console: Console) -> None:
         self.console, self.board = console, Board()
-        self.live = Live(console=console, refresh_per_second=4, get_renderable=self.render, transient=True)
         self.table: RenderableType | None = None
         self.is_stopping = False
+        self.live = Live(console=console, refresh_per_second=4, get_renderable=self.render, transient=True)
 
     def begin(self, out: Path, runs: Sequence[RunConfig], workers: int) -> None:
         """See `grid.Screen`."""

@@ -1,5 +1,6 @@
 """Weights that a run, or anyone, left in a file: what they look like, and how to get them out plain."""
 
+import logging
 import warnings
 from collections.abc import Mapping
 from contextlib import redirect_stdout
@@ -32,7 +33,7 @@ def spectra(path: Path) -> aon.Spectra:
         LabError: if the file is missing, damaged, or has no weights.
     """
     state, about = read(path)
-    if "config" in about:
+    if _says_what_it_is(about):
         return aon.spectra(rebuilt(state, about), plain=True)
     return aon.spectra(_bare(state, path), plain=True)
 
@@ -50,7 +51,7 @@ def fold(path: Path, out: Path) -> None:
     if out.suffix not in _SUFFIXES:
         raise LabError(f"{out}: the name should end in {' or '.join(_SUFFIXES)}")
     state, about = read(path)
-    if "config" not in about:
+    if not _says_what_it_is(about):
         raise LabError(f"{path} does not say which network it belongs to; give a run's folder or its weights")
     model = aon.fold(rebuilt(state, about)).eval()
     if out.suffix == ".onnx":
@@ -103,6 +104,10 @@ def rebuilt(state: Mapping[str, Tensor], about: Mapping[str, Any]) -> nn.Module:
     return model.eval()
 
 
+def _says_what_it_is(about: Mapping[str, Any]) -> bool:
+    return {"config", "classes", "image"} <= about.keys()
+
+
 def _tensors(state: Mapping[str, Any], path: Path) -> dict[str, Tensor]:
     """The tensors of a state dict as others write it, perhaps under `state_dict` or `model`."""
     for key in ("state_dict", "model"):
@@ -127,7 +132,8 @@ def _bare(state: Mapping[str, Tensor], path: Path) -> nn.Module:
 
 
 def _write_onnx(model: nn.Module, example: Tensor, out: Path) -> None:
-    # The exporter writes its progress and torch's own deprecations; neither is of use to a user.
+    # The exporter tells its progress, torch's own deprecations and that torchvision is missing: of no use to a user.
+    logging.getLogger("torch.onnx").setLevel(logging.ERROR)
     with warnings.catch_warnings(), redirect_stdout(StringIO()):
         warnings.simplefilter("ignore")
         batch = torch.export.Dim.AUTO
