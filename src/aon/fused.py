@@ -41,6 +41,7 @@ class Kept(NamedTuple):
     F: Tensor
     X: Tensor
     radius: Tensor  # r
+    radius_live: Tensor  # 0 where r is a constant
     sigma: Tensor
     live: Tensor  # 0 where sigma is a constant
     left: Tensor  # as in Ascent; for the Frobenius norm `left` is d sigma / d Phi itself
@@ -57,12 +58,12 @@ def factor(W: Tensor, G: Tensor, u: Tensor, settings: Settings) -> tuple[Kept, T
     steps, eps = settings.n_power_iterations, settings.eps
     # Tensors of their own, even where empty: Dynamo loses an output that an autograd.Function returns twice.
     before = Ascent(*[G.new_empty(0) for _ in Ascent._fields])
-    radius = G.new_ones(*G.shape[:-2], 1)
+    radius, radius_live = G.new_ones(*G.shape[:-2], 1), G.new_zeros(*G.shape[:-2], 1)
     if settings.centre == "mean":
-        radius = above(G.diagonal(dim1=-2, dim2=-1).mean(-1, keepdim=True), eps**2)[0]
+        radius, radius_live = above(G.diagonal(dim1=-2, dim2=-1).mean(-1, keepdim=True), eps**2)
     elif settings.prescale:  # about the mean the size of W cancels, and there is nothing to prescale
         before = ascend(W, G, None, u, steps, eps)
-        radius = before.sigma.square()
+        radius, radius_live = before.sigma.square(), before.live
     X = G / -radius[..., None]
     X.diagonal(dim1=-2, dim2=-1).add_(1)
     Phi = evaluate(expansion_coefficients(settings.order), X).mul_(radius.rsqrt()[..., None])
@@ -73,7 +74,7 @@ def factor(W: Tensor, G: Tensor, u: Tensor, settings: Settings) -> tuple[Kept, T
     elif settings.scale is None:
         end = end._replace(sigma=torch.ones_like(end.sigma), live=torch.zeros_like(end.live))
     F = Phi.div_(end.sigma[..., None])
-    return Kept(F, X, radius, *end[1:], before.outer_left, before.outer_right, before.sigma), u
+    return Kept(F, X, radius, radius_live, *end[1:], before.outer_left, before.outer_right, before.sigma), u
 
 
 def pull_back(Q: Tensor, kept: Kept, settings: Settings) -> Tensor:
@@ -89,7 +90,7 @@ def pull_back(Q: Tensor, kept: Kept, settings: Settings) -> Tensor:
     C = Xbar * (-2 / r)
     if settings.centre == "mean" or settings.prescale:
         trace = Xbar.diagonal(dim1=-2, dim2=-1).sum(-1, keepdim=True)
-        rbar = (trace - inner(Xbar, X) - inner(Q, F) / 2) / kept.radius
+        rbar = (trace - inner(Xbar, X) - inner(Q, F) / 2) / kept.radius * kept.radius_live
         if settings.centre == "mean":
             C.diagonal(dim1=-2, dim2=-1).add_(rbar * (2 / X.shape[-1]))
         else:
