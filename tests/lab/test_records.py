@@ -118,6 +118,14 @@ def test_a_comparison_comes_back_and_lists_its_runs(tmp_path):
     assert runs == [("bn+aon", 0), ("bn", 0), ("bn+aon", 1), ("bn", 1)]
 
 
+def test_a_comparison_with_damaged_settings_is_named(tmp_path):
+    records.save_comparison(comparison(), tmp_path)
+    path = tmp_path / "comparison.json"
+    path.write_text(path.read_text().replace('"epochs": 160', '"epochs": -160'))
+    with pytest.raises(LabError, match=r"comparison.json is damaged or not ours: epochs = -160"):
+        records.load_comparison(tmp_path)
+
+
 def test_records_come_in_the_order_of_the_comparison(tmp_path):
     records.save_comparison(comparison(), tmp_path)
     for run in reversed(comparison().runs()):

@@ -168,6 +168,12 @@ def test_a_fault_in_a_run_is_recorded_and_its_traceback_logged(tmp_path):
     assert "Traceback" in (tmp_path / "log.txt").read_text()
 
 
+def test_memory_that_runs_out_is_called_so(tmp_path):
+    with pytest.raises(RunError, match="out of memory: "):
+        run(TINY, tmp_path, watch=Watch(epoch=lambda _: torch.empty(2**55)))
+    assert records.load(tmp_path).error.startswith("out of memory: ")
+
+
 @pytest.mark.parametrize("precision", ["bf16", "fp16"])
 def test_lower_precision_trains(tmp_path, precision):
     record = run(TINY.but(precision=precision, epochs=1), tmp_path)

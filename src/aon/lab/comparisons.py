@@ -13,8 +13,8 @@ from aon.lab.errors import LabError
 from aon.lab.plans import Plan
 from aon.lab.records import Comparison
 
-# A run of the 16-convolution VGG with batches of 256 needs about this much.
-MEMORY_OF_A_RUN = 3 * machine.GIBIBYTE
+# A run of the 16-convolution VGG with batches of 256 needs about this much; a small one hardly less than torch itself.
+MEMORY_OF_A_RUN, LEAST_MEMORY = 3 * machine.GIBIBYTE, 0.75 * machine.GIBIBYTE
 
 
 def default_workers(config: RunConfig, runs: int) -> int:
@@ -29,7 +29,8 @@ def default_workers(config: RunConfig, runs: int) -> int:
         return torch.cuda.device_count() if device.index is None else 1
     if device.type == "mps":
         return 1
-    room = machine.memory() // MEMORY_OF_A_RUN or 1
+    need = max(LEAST_MEMORY, MEMORY_OF_A_RUN * config.width * config.batch_size / 256)
+    room = int(machine.memory() / need) if machine.memory() else runs
     return max(1, min(runs, machine.cores() // (config.threads or 1), room))
 
 

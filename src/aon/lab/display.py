@@ -80,7 +80,7 @@ class LiveScreen:
     def event(self, name: str, event: dict[str, Any]) -> None:
         """See `grid.Screen`."""
         line = self.board.update(name, event)
-        if event["kind"] == "epoch" or (event["kind"] == "exit" and self.table is None):
+        if event["kind"] == "exit":
             self.table = self._table_so_far()
         if line.status == "failed":
             self.console.print(Text(f"{line.name} failed: {line.error}", style=STYLES["failed"]))
@@ -110,8 +110,11 @@ class LiveScreen:
         return lines[: max(self.console.height - 20, self.board.workers, 4)]
 
     def _table_so_far(self) -> RenderableType | None:
-        with suppress(LabError):  # no record yet
-            return terminal(records.load_all(self.board.out))
+        """The table of the runs that are done; an empty one would only hide the progress."""
+        with suppress(LabError):  # no record yet, or a damaged one
+            found = records.load_all(self.board.out)
+            if any(record.status == "done" for record in found):
+                return terminal(found)
         return self.table
 
 

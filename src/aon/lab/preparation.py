@@ -7,13 +7,12 @@ import torch
 from torch import nn
 
 import aon
-from aon.lab import models
+from aon.lab import machine, models
 from aon.lab.config import RunConfig
 from aon.lab.data import Dataset, load
 from aon.lab.errors import LabError
 from aon.lab.grammar import parse
 from aon.lab.loop import Parts
-from aon.lab.machine import resolve_device
 from aon.lab.methods import Prepared, prepare
 from aon.lab.records import SpectrumRow
 
@@ -29,16 +28,30 @@ def check(configs: Sequence[RunConfig], root: Path | None = None) -> None:
         LabError: naming the first thing that cannot be.
     """
     data = load_data(configs[0], root)
+    _check_size(configs[0], len(data.classes))
     for method, config in {config.method: config for config in configs}.items():
-        resolve_device(config.device)
-        model = assemble(config, data, torch.device("cpu")).model.eval()
+        machine.resolve_device(config.device)
         try:
             with torch.no_grad():
+                model = assemble(config, data, torch.device("cpu")).model.eval()
                 model(torch.zeros(2, *data.x_train.shape[1:]))
-        except RuntimeError as error:
+        except (RuntimeError, MemoryError) as error:
             size = "x".join(str(n) for n in data.x_train.shape[1:])
-            reason = str(error).partition("\n")[0]
-            raise LabError(f"{config.network} with {method} does not take images of {size}: {reason}") from error
+            reason = " ".join(str(error).split())[:200]
+            what = f"{config.network} of width {config.width:g} with {method}"
+            raise LabError(f"{what} cannot be computed on images of {size}: {reason}") from error
+
+
+def _check_size(config: RunConfig, classes: int) -> None:
+    """Refuse a network that no memory holds before it is made, not by the system's killing this process."""
+    if ":" in config.network:
+        return  # a user's function may do anything; it is not called more often than needed
+    with torch.device("meta"):
+        model = models.build(config.network, classes=classes, width=config.width)
+    need = 3 * sum(4 * p.numel() for p in model.parameters())  # weights, gradients and momenta
+    if machine.memory() and need > machine.memory():
+        gib = [f"{size / machine.GIBIBYTE:.0f} GiB" for size in (need, machine.memory())]
+        raise LabError(f"width = {config.width:g}: {config.network} then needs {gib[0]}, this machine has {gib[1]}")
 
 
 def load_data(config: RunConfig, root: Path | None = None) -> Dataset:

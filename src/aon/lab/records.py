@@ -6,11 +6,11 @@ foreign file gives an error that names it.
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError, computed_field, model_validator
 
-from aon.lab.config import RunConfig, describe
+from aon.lab.config import RunConfig, describe, make
 from aon.lab.errors import LabError
 from aon.lab.files import write_text
 
@@ -160,13 +160,14 @@ class Comparison(_Data):
     command: tuple[str, ...] = ()
     created: str
 
+    @model_validator(mode="after")
+    def _check_runs(self) -> Self:
+        self.runs()
+        return self
+
     def runs(self) -> list[RunConfig]:
         """The description of every run, seed by seed, so that a first table comes early."""
-        return [
-            RunConfig.model_validate(self.config | {"method": method, "seed": seed})
-            for seed in self.seeds
-            for method in self.methods
-        ]
+        return [make(self.config | {"method": method, "seed": seed}) for seed in self.seeds for method in self.methods]
 
 
 _Loaded = TypeVar("_Loaded", Record, Comparison)
