@@ -13,6 +13,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
+from aon.lab.bench.cli import bench_app
 from aon.lab.errors import LabError, StoppedError
 from aon.lab.flags import with_settings
 
@@ -26,6 +27,7 @@ app = typer.Typer(
     epilog="Example: `aon compare --preset quick`",
 )
 data_app = typer.Typer(no_args_is_help=True, rich_markup_mode="markdown", epilog="Example: `aon data list`")
+app.add_typer(bench_app, name="bench")
 app.add_typer(data_app, name="data", help="Datasets: which there are, getting them, checking them.")
 
 Config = Annotated[Path | None, typer.Option("--config", help="a TOML file of settings; the command line wins")]
@@ -141,7 +143,9 @@ def _version(wanted: bool) -> None:
 
 @app.callback()
 def _root(
-    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="show it")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="show the version")
+    ] = False,
 ) -> None:
     pass
 

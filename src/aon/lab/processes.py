@@ -13,6 +13,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import IO, Any
 
+from aon.lab.errors import LabError
 from aon.lab.training import LOG
 from aon.lab.worker import Job
 
@@ -29,20 +30,11 @@ class Worker:
     def __init__(
         self, name: str, job: Job, events: "queue.SimpleQueue[Event]", surroundings: Mapping[str, str]
     ) -> None:
-        folder = Path(job.folder)
-        folder.mkdir(parents=True, exist_ok=True)
         self.name, self.events = name, events
-        with (folder / LOG).open("ab") as log:
-            self.process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "aon.lab.worker"],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=log,
-                env={**os.environ, **surroundings},
-                text=True,
-                # Ctrl-C goes to all processes of a terminal; a run must hear of it from the grid alone.
-                start_new_session=True,
-            )
+        try:
+            self.process = _started(Path(job.folder), surroundings)
+        except OSError as error:
+            raise LabError(f"cannot start {name} in {job.folder}: {error.strerror}") from error
         self._send(json.dumps(asdict(job)) + "\n")
         self._listener = threading.Thread(target=self._listen, daemon=True)
         self._listener.start()
@@ -75,6 +67,21 @@ class Worker:
         self.stop()  # nobody reads any more; closes the pipe
         status, error = (end["status"], end["error"]) if end else ("failed", _how_it_ended(code))
         self.events.put((self.name, {"kind": "exit", "status": status, "error": error}))
+
+
+def _started(folder: Path, surroundings: Mapping[str, str]) -> "subprocess.Popen[str]":
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / LOG).open("ab") as log:
+        return subprocess.Popen(
+            [sys.executable, "-P", "-m", "aon.lab.worker"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            env={**os.environ, **surroundings},
+            text=True,
+            # Ctrl-C goes to all processes of a terminal; a run must hear of it from the grid alone.
+            start_new_session=True,
+        )
 
 
 def _open(pipe: IO[str] | None) -> IO[str]:
