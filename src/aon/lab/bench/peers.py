@@ -29,7 +29,7 @@ class Peer:
     """A weight map that can be measured.
 
     Attributes:
-        name: In tables and on the command line.
+        name: In tables and on the command line; ours begin with `aon`.
         install: W -> what reads the mapped weight once, and the parameters it is computed from.
         orthogonalises: Whether it aims at orthonormal rows, as AON does.
         package: What has to be installed, if it is not torch or ours.
@@ -44,8 +44,16 @@ class Peer:
 
     @property
     def is_installed(self) -> bool:
-        """Whether its package is there; it is not imported."""
-        return self.package is None or importlib.util.find_spec(self.package) is not None
+        """Whether its package is there."""
+        try:
+            return self.package is None or importlib.util.find_spec(self.package) is not None
+        except ModuleNotFoundError:  # the package that it is a part of is missing
+            return False
+
+    @property
+    def may_fail(self) -> bool:
+        """Whether its failure (another package's, or for want of memory) should be noted and not end a benchmark."""
+        return self.package is not None or self.slow
 
 
 def plain_autograd(W: Tensor, u: Tensor, order: int = 2) -> tuple[Tensor, Tensor]:
@@ -90,7 +98,8 @@ def _svd(W: Tensor) -> tuple[Read, Sequence[Tensor]]:
 
     def read() -> Tensor:
         U, _, Vh = torch.linalg.svd(weight, full_matrices=False)
-        return U @ Vh
+        polar: Tensor = U @ Vh
+        return polar
 
     return read, [weight]
 
@@ -162,17 +171,22 @@ def ours(order: int) -> str:
     return "aon" if order == 2 else f"aon:order={order}"
 
 
+def aon_peer(order: int) -> Peer:
+    """AON of an order."""
+    return Peer(ours(order), partial(_map, partial(AON, order)), orthogonalises=order > 0)
+
+
 ORDERS = (0, 2, 4, 8)
 PLAIN = "aon-plain-autograd"
 PEERS: tuple[Peer, ...] = (
-    *(Peer(ours(order), partial(_map, partial(AON, order)), order > 0) for order in ORDERS),
+    *(aon_peer(order) for order in ORDERS),
     Peer(PLAIN, partial(_stateful, plain_autograd), True),
     Peer("aon-reference", partial(_stateful, normalise_reference), True),
     _peer("torch-spectral-norm", parametrizations.spectral_norm),
     Peer("torch-spectral-norm-hook", _hooked),
     _peer("torch-weight-norm", parametrizations.weight_norm),
     Peer("polar-svd", _svd, True),
-    Peer("polar-eigh", partial(_map, Polar), True),
+    Peer("aon-polar", partial(_map, Polar), True),
     _peer("torchlip-bjorck", _torchlip, orthogonalises=True, package="deel.torchlip"),
     _peer(
         "orthogonium-bjorck", partial(_orthogonium, "DEFAULT_ORTHO_PARAMS"), orthogonalises=True, package="orthogonium"

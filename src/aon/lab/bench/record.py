@@ -154,12 +154,21 @@ def environment(device: torch.device) -> dict[str, Any]:
     }
 
 
+def make_folder(folder: Path) -> None:
+    """Make a folder for records or figures, if it is not there.
+
+    Raises:
+        LabError: if it cannot be made.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise LabError(f"cannot make the folder {folder}: {error.strerror}") from error
+
+
 def write(record: BenchRecord, path: Path) -> Path:
     """Write a record, whole or not at all; makes its folder."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise LabError(f"cannot make the folder {path.parent}: {error.strerror}") from error
+    make_folder(path.parent)
     write_text(path, json.dumps(record.model_dump(mode="json"), indent=1) + "\n")
     return path
 
@@ -181,15 +190,13 @@ def load(path: Path) -> BenchRecord:
 
 
 def load_all(folder: Path) -> list[BenchRecord]:
-    """All records of a folder, oldest first.
+    """All records of a folder, oldest first; none if there is no such folder.
 
     Raises:
-        LabError: if there is none, or one cannot be read.
+        LabError: if one cannot be read.
     """
-    paths = sorted(folder.glob("*.json"))
-    if not paths:
-        raise LabError(f"no benchmark was recorded in {folder}: expected .json files written by `aon bench`")
-    return sorted((load(path) for path in paths), key=lambda record: str(record.environment.get("started", "")))
+    found = [load(path) for path in sorted(folder.glob("*.json"))]
+    return sorted(found, key=lambda record: str(record.environment.get("started", "")))
 
 
 def _version(package: str) -> str | None:

@@ -55,5 +55,10 @@ def _table(case: Case, unit: Unit) -> Table:
         n = str(sum(value is not None for value in variant.repeats))
         table.add_row(Text(variant.name), amount(variant.median, unit), spread(variant.ratio), n, *extra)
     if "slope" in case.facts:
-        table.caption = f"slope {case.facts['slope']:.2f}; of the count of operations {case.facts['flops_slope']:.2f}"
+        own, counted = (_number(case.facts[key]) for key in ("slope", "flops_slope"))
+        table.caption = f"slope {own}; of the count of operations {counted}"
     return table
+
+
+def _number(value: float | None) -> str:
+    return NOTHING if value is None else f"{value:.2f}"

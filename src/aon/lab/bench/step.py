@@ -16,6 +16,7 @@ CLASSES = 10
 IMAGE = (3, 32, 32)
 # Small, so that random labels do not drive the weights to values that are slow to compute with.
 LEARNING_RATE = 0.01
+CPU = torch.device("cpu")
 
 
 @dataclass(frozen=True)
@@ -29,7 +30,7 @@ class Subject:
     network: str = "vgg16-iternorm"
     width: float = 1.0
     batch: int = 256
-    device: torch.device = torch.device("cpu")
+    device: torch.device = CPU
 
     def __post_init__(self) -> None:
         if self.batch < 1:
@@ -91,10 +92,16 @@ class TrainingStep:
     def __call__(self) -> None:
         """Do one step."""
         self.optimiser.zero_grad(set_to_none=True)
-        loss = cross_entropy(self.forward(self.x), self.y)
-        if self.prepared.penalty:
-            loss = loss + self.prepared.penalty()
-        loss.backward()
+        self.loss(self.x, self.y).backward()
+        self.update()
+
+    def loss(self, x: Tensor, y: Tensor) -> Tensor:
+        """What is minimised, with the method's penalty."""
+        loss = cross_entropy(self.forward(x), y)
+        return loss + self.prepared.penalty() if self.prepared.penalty else loss
+
+    def update(self) -> None:
+        """The optimiser's step, and what the method does after it."""
         self.optimiser.step()
         self.done += 1
         every = self.prepared.after_step_every

@@ -1,14 +1,16 @@
 """`bench map`: forward and backward of the weight map alone over the convolutions of a network, ours and others'."""
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from fnmatch import fnmatchcase
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from aon.lab.bench import record
-from aon.lab.bench.peers import PEERS, Peer, Read
-from aon.lab.bench.rounds import Plan, Run, measure
+from aon.lab.bench import flops, record
+from aon.lab.bench.peers import ORDERS, PEERS, Peer, ours
+from aon.lab.bench.rounds import CLOCKS, Plan, Run, measure
 from aon.lab.bench.step import Subject
 from aon.lab.errors import LabError
 from aon.lab.models import classifier_names
@@ -49,15 +51,36 @@ def matrices(subject: Subject) -> list[Tensor]:
     return [W for matrix in found for W in (matrix if matrix.dim() == 3 else [matrix])]
 
 
-def round_trip(peer: Peer, weights: Sequence[Tensor]) -> Run:
-    """A function that computes every mapped weight and its gradient once."""
-    stream = torch.Generator().manual_seed(1)
-    parts = [(*peer.install(W), torch.randn(W.shape, generator=stream).to(W.device)) for W in weights]
-    return lambda: [_there_and_back(*part) for part in parts]
+class RoundTrip:
+    """Every mapped weight and its gradient, once; layer by layer, so that the largest peers fit into memory."""
+
+    def __init__(self, peer: Peer, weights: Sequence[Tensor]) -> None:
+        stream = torch.Generator().manual_seed(1)
+        self.parts = [(*peer.install(W), torch.randn(W.shape, generator=stream).to(W.device)) for W in weights]
+
+    def __call__(self) -> None:
+        """Compute all."""
+        for read, parameters, dH in self.parts:
+            torch.autograd.grad(read(), parameters, dH)
 
 
-def _there_and_back(read: Read, parameters: Sequence[Tensor], dH: Tensor) -> None:
-    torch.autograd.grad(read(), parameters, dH)
+class Extrapolated:
+    """The same for a peer that takes minutes: one layer of each shape, its time times the number of such layers."""
+
+    def __init__(self, peer: Peer, weights: Sequence[Tensor], clock: Callable[[], float]) -> None:
+        self.clock = clock
+        self.counts = Counter(W.shape for W in weights)
+        first = {W.shape: W for W in weights}
+        self.trips = {shape: RoundTrip(peer, [W]) for shape, W in first.items()}
+
+    def __call__(self) -> float:
+        """Seconds that all weights would take."""
+        seconds = 0.0
+        for shape, trip in self.trips.items():
+            began = self.clock()
+            trip()
+            seconds += self.counts[shape] * (self.clock() - began)
+        return seconds
 
 
 def bench_map(
@@ -83,23 +106,31 @@ def bench_map(
     chosen = choose(variants, slow=slow)
     weights = matrices(subject)
     absent = {peer.name: f"package {peer.package} is not installed" for peer in chosen if not peer.is_installed}
-    runs, theirs = {}, {peer.name for peer in chosen if not peer.name.startswith("aon")}
+    runs: dict[str, Run] = {}
     for peer in chosen:
         if peer.is_installed:
             tell(f"installing {peer.name}")
-            runs[peer.name] = _guarded(peer, weights, absent) if peer.name in theirs else round_trip(peer, weights)
-    measured = measure({k: run for k, run in runs.items() if run}, plan, may_fail=theirs, tell=tell, wait=subject.wait)
+            _install(peer, weights, plan, runs, absent)
+    measured = measure(
+        runs, plan, may_fail={peer.name for peer in chosen if peer.may_fail}, tell=tell, wait=subject.wait
+    )
     base = "aon" if any(peer.name == "aon" for peer in chosen) and variants is None else chosen[0].name
     facts = {"shapes": [list(W.shape) for W in weights], "parameters": sum(W.numel() for W in weights)}
-    facts_of = {peer.name: {"orthogonalises": peer.orthogonalises} for peer in PEERS}
+    facts_of: dict[str, dict[str, Any]] = {
+        peer.name: {"orthogonalises": peer.orthogonalises, "extrapolated": peer.slow} for peer in chosen
+    }
+    for order in ORDERS:
+        facts_of.setdefault(ours(order), {})["flops"] = flops.of_maps(weights, order)
     case = record.case(f"weight map, {subject.network}", base, measured, absent=absent, facts=facts, facts_of=facts_of)
     return record.make("map", subject.settings(), [case], plan=plan, device=subject.device)
 
 
-def _guarded(peer: Peer, weights: Sequence[Tensor], absent: dict[str, str]) -> Run | None:
-    """Other people's code may fail while it is installed; that is noted."""
+def _install(peer: Peer, weights: Sequence[Tensor], plan: Plan, runs: dict[str, Run], absent: dict[str, str]) -> None:
+    """Make a peer ready; other people's code may fail then, which is noted."""
     try:
-        return round_trip(peer, weights)
+        clock = CLOCKS[plan.clock]
+        runs[peer.name] = Extrapolated(peer, weights, clock) if peer.slow else RoundTrip(peer, weights)
     except Exception as error:
+        if not peer.may_fail:
+            raise
         absent[peer.name] = " ".join(f"{type(error).__name__}: {error}".split())[:200]
-        return None

@@ -1,0 +1,85 @@
+"""The measured part of docs/performance.md, made from the records and put between two marks."""
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from aon.lab.bench.bars import bars_table
+from aon.lab.bench.record import BenchRecord, Case
+from aon.lab.bench.show import amount, spread
+from aon.lab.errors import LabError
+from aon.lab.files import write_text
+
+BEGIN = "<!-- measured: begin (made by `aon bench table --write`; do not edit) -->"
+END = "<!-- measured: end -->"
+
+
+def measured_part(records: Sequence[BenchRecord]) -> str:
+    """Bars against measured values, then a table for each record, then where all of it was measured.
+
+    Args:
+        records: From old to new; of two with the same title the newer one is shown.
+    """
+    parts = [bars_table(records)]
+    newest = {(record.bench, case.name): (case, record) for record in records for case in record.cases}
+    for case, record in newest.values():
+        parts.append(f"### {_plain(case.name)}\n\n{_case_table(case, record)}")
+    parts.append(_places([record for _, record in newest.values()]))
+    return "\n\n".join(part for part in parts if part)
+
+
+def put(path: Path, text: str) -> bool:
+    """Put text between the marks of a document; tells whether that changed it.
+
+    Raises:
+        LabError: if the document cannot be read, or does not have the marks once each and in order.
+    """
+    try:
+        before = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise LabError(f"cannot read {path}: {error.strerror}") from error
+    head, begin, rest = before.partition(BEGIN)
+    _, end, tail = rest.partition(END)
+    if not begin or not end or BEGIN in rest or END in tail:
+        raise LabError(f"{path} has no place for the table: expected a line {BEGIN!r} and later a line {END!r}")
+    after = f"{head}{BEGIN}\n\n{text}\n\n{END}{tail}"
+    if after != before:
+        write_text(path, after)
+    return after != before
+
+
+def _case_table(case: Case, record: BenchRecord) -> str:
+    facts = [key for key in ("flops", "units") if any(key in variant.facts for variant in case.variants)]
+    head = ["variant", "median", f"ratio to {_plain(case.base)} [quartiles]", "n", *facts]
+    lines = [f"| {' | '.join(head)} |", f"|:--|{'--:|' * (len(head) - 1)}"]
+    for variant in case.variants:
+        n = sum(value is not None for value in variant.repeats)
+        about = "about " if variant.facts.get("extrapolated") else ""
+        cells = [_plain(variant.name), about + amount(variant.median, record.unit), spread(variant.ratio), str(n)]
+        cells += [f"{variant.facts[fact]:.3g}" if fact in variant.facts else "-" for fact in facts]
+        lines.append(f"| {' | '.join(cells)} |")
+    lines += [f"| {_plain(name)} | not measured: {_plain(why)} |  |  |" for name, why in case.absent.items()]
+    if case.facts.get("slope") is not None:
+        lines.append(f"\nSlope {case.facts['slope']:.2f}; of the count of operations {case.facts['flops_slope']:.2f}.")
+    return "\n".join([*lines, f"\n`{' '.join(record.command)}`" if record.command else ""]).rstrip()
+
+
+def _places(records: Sequence[BenchRecord]) -> str:
+    """One line for each machine, set of versions and commit that the records come from."""
+    lines: dict[str, list[str]] = {}
+    for record in records:
+        where = record.environment
+        commit = f"{str(where.get('commit'))[:10]}{' with changes' if where.get('modified') else ''}"
+        place = (
+            f"{where.get('cpu')}, {where.get('threads')} threads of {where.get('cores')} cores, "
+            f"torch {where.get('torch')}, Python {where.get('python')}, commit {commit}"
+        )
+        benches = lines.setdefault(_plain(place), [])
+        if record.bench not in benches:
+            benches.append(record.bench)
+    return "\n".join(f"- {', '.join(benches)}: {place}" for place, benches in lines.items())
+
+
+def _plain(text: str) -> str:
+    """Text as one cell of a Markdown table."""
+    return re.sub(r"([\\`*_|<>\[\]])", r"\\\1", " ".join(text.split()))

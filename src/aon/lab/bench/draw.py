@@ -1,0 +1,113 @@
+"""Figures from a benchmark's record: ratios as bars with their quartiles, costs over sizes as lines."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from aon.lab.bench.record import BenchRecord, Case, Unit, Variant
+from aon.lab.bench.show import amount
+from aon.lab.drawing import COLOURS, GREY, new_figure, plain, save, styled
+from aon.lab.errors import LabError
+
+FORMATS = ("png", "svg")
+FAR = 20.0  # ratios that lie further apart than this are drawn on a logarithmic axis
+
+
+def draw(record: BenchRecord, folder: Path, name: str) -> list[Path]:
+    """Draw a record as PNG and SVG.
+
+    Args:
+        record: What was measured.
+        folder: Where the files go; it must exist.
+        name: Their name without ending.
+
+    Raises:
+        LabError: if nothing in the record can be drawn.
+    """
+    with styled():
+        return save(figure(record), folder, name, FORMATS)
+
+
+def figure(record: BenchRecord) -> Figure:
+    """The figure of a record: lines for `scale`, bars for everything else."""
+    cases = [case for case in record.cases if any(variant.ratio for variant in case.variants)]
+    if not cases:
+        raise LabError(f"the record of bench {record.bench} has nothing that could be drawn")
+    return _lines(cases) if record.bench == "scale" else _bars(cases, record.unit)
+
+
+def _bars(cases: Sequence[Case], unit: Unit) -> Figure:
+    heights = [0.7 + 0.24 * len(case.variants) for case in cases]
+    drawn = new_figure(7.4, sum(heights) + 0.3)
+    panels = drawn.subplots(len(cases), 1, squeeze=False, height_ratios=heights)[:, 0]
+    for axes, case in zip(panels, cases, strict=True):
+        _draw_bars(axes, case, unit)
+    return drawn
+
+
+def _draw_bars(axes: Axes, case: Case, unit: Unit) -> None:
+    shown = [(variant, variant.ratio) for variant in case.variants if variant.ratio]
+    middles = [row.median for _, row in shown]
+    spread = [[row.median - row.low for _, row in shown], [row.high - row.median for _, row in shown]]
+    colours = [_colour(variant, case) for variant, _ in shown]
+    axes.barh(range(len(shown)), middles, xerr=spread, color=colours, height=0.7, error_kw={"linewidth": 1})
+    axes.axvline(1, color=GREY, linewidth=0.8)
+    if min(middles) > 0 and max(middles) / min(middles) > FAR:
+        axes.set_xscale("log")
+    for place, (variant, row) in enumerate(shown):
+        text = f" {row.median:.3g}  ({amount(variant.median, unit)})"
+        axes.text(row.high, place, text, va="center", fontsize=7.5, color="#333333")
+    axes.set_yticks(range(len(shown)), [plain(variant.name) for variant, _ in shown])
+    axes.invert_yaxis()
+    axes.margins(x=0.22)
+    axes.grid(visible=False, axis="y")
+    axes.set_title(plain_title(case.name))
+    axes.set_xlabel(f"ratio to {plain(case.base)} (median of rounds, quartiles)")
+
+
+def plain_title(text: str) -> str:
+    """A title of any length, in printable characters."""
+    return "".join(character if character.isprintable() else "?" for character in text)
+
+
+def _colour(variant: Variant, case: Case) -> str:
+    """The base grey, ours blue, others orange."""
+    if variant.name == case.base and not variant.name.startswith("aon"):
+        return GREY
+    is_ours = "aon" in variant.name or variant.name in ("normalised", "folded")
+    return COLOURS[0] if is_ours else COLOURS[1]
+
+
+def _lines(cases: Sequence[Case]) -> Figure:
+    rows = (len(cases) + 1) // 2
+    drawn = new_figure(7.4, 0.4 + 2.6 * rows)
+    panels = list(drawn.subplots(rows, 2, squeeze=False).flat)
+    for axes, case in zip(panels, cases, strict=False):
+        _draw_line(axes, case)
+    for axes in panels[len(cases) :]:
+        axes.set_visible(False)
+    return drawn
+
+
+def _draw_line(axes: Axes, case: Case) -> None:
+    """Measured cost, and the count of operations moved to go through its first point."""
+    known = [(variant.facts, variant.median) for variant in case.variants if variant.median and variant.median > 0]
+    sizes, medians = [facts["size"] for facts, _ in known], [median for _, median in known]
+    axes.plot(sizes, medians, "o-", color=COLOURS[0], markersize=4, label=f"measured, slope {_slope(case, 'slope')}")
+    if known:
+        first = medians[0] / known[0][0]["flops"]
+        counted = [first * facts["flops"] for facts, _ in known]
+        label = f"operations, slope {_slope(case, 'flops_slope')}"
+        axes.plot(sizes, counted, "--", color=GREY, label=label)
+    axes.set(xscale="log", yscale="log", ylabel="seconds")
+    axes.set_xticks(sizes, [f"{size:g}" for size in sizes])
+    axes.minorticks_off()
+    axes.set_title(plain_title(case.name))
+    axes.legend(fontsize=7.5)
+
+
+def _slope(case: Case, key: str) -> str:
+    value = case.facts.get(key)
+    return "-" if value is None else f"{value:.2f}"
