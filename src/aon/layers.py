@@ -27,8 +27,7 @@ class _Stored(NamedTuple):
     """A mapped weight that was computed in evaluation, with what tells whether it still holds."""
 
     versions: tuple[object, ...]
-    probe: Tensor
-    gain: Tensor | None
+    evidence: list[Tensor]
     weight: Tensor
 
 
@@ -100,18 +99,24 @@ class NormalisedLayer(_Base):
         """The mapped weight, computed once and kept until the weight, the gain or the map's state changes.
 
         A version counter tells of most writes, and costs nothing; it does not count writes through `.data`, which the
-        probe does: one pass over W, a product with a fixed vector.
+        evidence does: two passes over W, and the gain and the map's state themselves.
         """
         with torch.inference_mode(False), torch.no_grad():
-            versions, probe, stored = self._versions(), _probe(self.weight), self._stored
-            if stored is None or not _holds(stored, versions, probe, self.gain):
-                gain = None if self.gain is None else self.gain.detach().clone()
-                stored = self._stored = _Stored(versions, probe, gain, self.mapped_weight())
+            versions, evidence, stored = self._versions(), self._evidence(), self._stored
+            if stored is None or stored.versions != versions or not _same(stored.evidence, evidence):
+                evidence = [tensor.clone() for tensor in evidence]
+                stored = self._stored = _Stored(versions, evidence, self.mapped_weight())
         return stored.weight
 
     def _versions(self) -> tuple[object, ...]:
-        tensors = (self.weight, self.gain, *self.map.buffers())
-        return tuple((t.data_ptr(), _version(t), t.dtype, t.device) for t in tensors if t is not None)
+        return tuple((t.data_ptr(), _version(t), t.dtype, t.device) for t in (self.weight, *self._small()))
+
+    def _evidence(self) -> list[Tensor]:
+        return [_bits(tensor) for tensor in (*_probes(self.weight), *self._small())]
+
+    def _small(self) -> list[Tensor]:
+        """What the mapped weight depends on beside W."""
+        return [*([] if self.gain is None else [self.gain]), *self.map.buffers()]
 
     def _factor(self, positions: int) -> Tensor | None:
         """F with mapped weight = F W, where computing with W and then with F costs less than forming F W.
@@ -129,11 +134,14 @@ class NormalisedLayer(_Base):
         missing: list[str], unexpected: list[str], errors: list[str],
     ) -> None:  # fmt: skip
         super()._load_from_state_dict(state_dict, prefix, metadata, strict, missing, unexpected, errors)  # type: ignore[misc]
-        ours = (f"{prefix}gain", f"{prefix}map.")
-        if f"{prefix}weight" in state_dict and not any(key.startswith(ours) for key in state_dict):
-            if ours[0] in missing:
-                missing.remove(ours[0])
+        kept = [f"{prefix}map.{name}" for name, _ in self.map.named_buffers()]
+        gain, found = f"{prefix}gain", any(key in state_dict for key in kept)
+        if f"{prefix}weight" in state_dict and gain not in state_dict and not found:
+            if gain in missing:
+                missing.remove(gain)
             self.start()  # a plain model's checkpoint: state and gain begin with its weight
+        elif not found:
+            missing.extend(kept)  # a normalised model's with a part left out, which the map cannot know
 
     def __getstate__(self) -> dict[str, Any]:
         """Copies and files go without what was computed from the weight."""
@@ -243,13 +251,26 @@ def _version(tensor: Tensor) -> int:
     return 0 if tensor.is_inference() else tensor._version
 
 
-def _probe(weight: Tensor) -> Tensor:
-    """W times a fixed vector without pattern, in the order in which W lies in memory."""
+def _probes(weight: Tensor) -> tuple[Tensor, Tensor]:
+    """Two sums over each row of W, as W lies in memory.
+
+    The sum of the bits moves with every change of one number; the sum with fixed factors without pattern moves with
+    what that one may miss: changes of sign or of order.
+    """
     dimensions = sorted(range(weight.dim()), key=weight.stride, reverse=True)
     W = weight.detach().permute(dimensions).flatten(1)
-    return W @ torch.arange(1, W.shape[1] + 1, dtype=torch.float32, device=W.device).cos_().to(W.dtype)
+    bits = _bits(W)
+    factors = torch.arange(1, W.shape[1] + 1, dtype=torch.float32, device=W.device).cos_()
+    exact = working_dtype(W)
+    return bits.sum(1, dtype=torch.promote_types(bits.dtype, torch.int32)), W.to(exact) @ factors.to(exact)
 
 
-def _holds(stored: _Stored, versions: tuple[object, ...], probe: Tensor, gain: Tensor | None) -> bool:
-    same_gain = stored.gain is None or (gain is not None and torch.equal(stored.gain, gain))
-    return stored.versions == versions and same_gain and torch.equal(stored.probe, probe)
+def _bits(tensor: Tensor) -> Tensor:
+    """The same memory as whole numbers, so that equal means equal, for NaN too."""
+    return tensor.detach().view(
+        (torch.int8, torch.int16, torch.int32, torch.int64)[tensor.element_size().bit_length() - 1]
+    )
+
+
+def _same(before: list[Tensor], now: list[Tensor]) -> bool:
+    return len(before) == len(now) and all(map(torch.equal, before, now))
