@@ -12,15 +12,7 @@ from typing import NamedTuple, TypeGuard
 
 from torch import Tensor, nn
 
-Layer = (
-    nn.Linear
-    | nn.Conv1d
-    | nn.Conv2d
-    | nn.Conv3d
-    | nn.ConvTranspose1d
-    | nn.ConvTranspose2d
-    | nn.ConvTranspose3d
-)
+Layer = nn.Linear | nn.Conv1d | nn.Conv2d | nn.Conv3d | nn.ConvTranspose1d | nn.ConvTranspose2d | nn.ConvTranspose3d
 CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
 TRANSPOSED = (nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)
 SUPPORTED = (nn.Linear, *CONVOLUTIONS, *TRANSPOSED)
