@@ -2,8 +2,9 @@
 
 from aon import functional, maps
 from aon.accumulation import accumulate
-from aon.convert import Survey, fold, normalise, normalised_weight, survey
+from aon.convert import fold, normalise, normalised_weight
 from aon.spectra import Spectra, Spectrum, spectra
+from aon.surveys import Survey, survey
 
 __version__ = "0.1.0"
 __all__ = [

@@ -1,24 +1,21 @@
-"""The user's verbs: normalise a model, say what would become of it, fold it back into plain layers."""
+"""The user's verbs: normalise a model, read h(W), fold the model back into plain layers."""
 
 from __future__ import annotations
 
 import copy
 import logging
-from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import cast
 
 import torch
 from torch import Tensor, nn
-from torch.nn.utils import parametrize
 
-from aon.fast_paths import disable_fast_paths, restore_fast_paths
+from aon.fast_paths import keep_off_fast_paths
 from aon.layers import NORMALISED, PLAIN, NormalisedLayer
 from aon.maps import AON, WeightMap
-from aon.matrices import Layer, is_supported, layout
-from aon.selection import Choice, Words, choose
+from aon.matrices import is_supported, layout
+from aon.selection import Words
 from aon.settings import GAIN_INITS, check_settings, check_word
-from aon.text import table
+from aon.surveys import LAZY, Survey, survey
 
 log = logging.getLogger("aon")
 
@@ -65,6 +62,7 @@ def normalise(
         The model that was given.
 
     Raises:
+        TypeError: `map` is not a weight map, or a word is of none of the four kinds.
         ValueError: An option has no such value, a word matches nothing, nothing is left to normalise, a layer
             that was asked for by name cannot be normalised, or a lazy layer has no weight yet. The model is
             unchanged then.
@@ -77,18 +75,31 @@ def normalise(
         <class 'torch.nn.modules.conv.Conv2d'>
     """
     settings = check_settings(order, scale, centre, prescale, n_power_iterations, eps)
-    check_word("gain_init", gain_init, GAIN_INITS)
+    _check_gain(gain, gain_init)
+    if map is not None and not isinstance(map, WeightMap):
+        raise TypeError(f"map={map!r}: expected a weight map such as aon.maps.WeightNorm(), not {_kind(map)}")
     if map is not None and settings != check_settings(2, "spectral", "one", False, 1, 1e-12):
         raise ValueError(f"map={map!r} was given with options of AON: give those to the map, or leave map out")
     prototype = map if map is not None else AON(**settings._asdict())
     report = survey(model, include, exclude)
     _refuse(report)
-    layers = [cast(nn.Module, row.module) for row in report if row.taken]
+    layers = [row.module for row in report if row.taken]
     for layer in layers:
         _install(layer, copy.deepcopy(prototype), gain, gain_init)
-    disable_fast_paths(model, set(layers))
     log.info("normalised %d layers, left %d\n%s", len(layers), len(report.rows) - len(layers), report)
     return model
+
+
+def _check_gain(gain: bool, gain_init: str) -> None:
+    check_word("gain_init", gain_init, GAIN_INITS)
+    if not isinstance(gain, bool):
+        raise ValueError(f"gain={gain!r}: expected True or False")
+    if not gain and gain_init != "ones":
+        raise ValueError(f"gain_init={gain_init!r} was given with gain=False: there is no gain to start")
+
+
+def _kind(value: object) -> str:
+    return "a class" if isinstance(value, type) else f"a {type(value).__name__}"
 
 
 def fold(model: nn.Module) -> nn.Module:
@@ -98,11 +109,17 @@ def fold(model: nn.Module) -> nn.Module:
 
     Returns:
         The model that was given; loading its file needs no `aon`.
+
+    Raises:
+        ValueError: A normalised layer was parametrised afterwards (`torch.nn.utils.parametrize`). The model is
+            unchanged then.
     """
-    for layer in list(model.modules()):
-        if isinstance(layer, NormalisedLayer):
-            _remove(layer)
-    restore_fast_paths(model)
+    layers = [(name, layer) for name, layer in model.named_modules() if isinstance(layer, NormalisedLayer)]
+    for name, layer in layers:
+        if type(layer) not in PLAIN:
+            raise ValueError(f"cannot fold {name or type(layer).__name__!r}: remove its other parametrisation first")
+    for _, layer in layers:
+        _remove(layer)
     return model
 
 
@@ -124,119 +141,11 @@ def normalised_weight(layer: nn.Module) -> Tensor:
     return layer.mapped_weight(scaled=False)
 
 
-@dataclass(frozen=True)
-class SurveyRow:
-    """What becomes of one module with a weight matrix, and why; the reason is empty where it is normalised."""
-
-    name: str
-    kind: str
-    shape: tuple[int, ...]
-    reason: str
-    module: nn.Module
-    explicit: bool = False
-
-    @property
-    def taken(self) -> bool:
-        """Whether the module is normalised."""
-        return not self.reason
-
-
-@dataclass(frozen=True)
-class Survey:
-    """What `normalise` would change and what it would leave, row by row; prints as a table."""
-
-    rows: tuple[SurveyRow, ...]
-
-    def __iter__(self) -> Iterator[SurveyRow]:
-        return iter(self.rows)
-
-    def __str__(self) -> str:
-        cells = [
-            (row.name or "(the model)", row.kind, "x".join(str(d) for d in row.shape), row.reason or "normalise")
-            for row in self.rows
-        ]
-        return table(("module", "kind", "weight", "verdict"), cells, left=4)
-
-
-def survey(model: nn.Module, include: Words = None, exclude: Words = None) -> Survey:
-    """What `normalise` with these words would change in a model, and what it would leave and why.
-
-    Example:
-        >>> print(survey(nn.Sequential(nn.Embedding(9, 4), nn.Linear(4, 4), nn.Conv1d(4, 4, 3, groups=4))))
-        module  kind       weight  verdict
-        0       Embedding  9x4     not a Linear or convolution
-        1       Linear     4x4     normalise
-        2       Conv1d     4x1x3   depthwise convolution; give its own name to include it
-    """
-    shared = _shared_parameters(model)
-    parents = {id(child): parent for parent in model.modules() for child in parent.children()}
-    rows = {
-        choice.name: _row(choice, shared, parents.get(id(choice.layer))) for choice in choose(model, include, exclude)
-    }
-    for name, module in model.named_modules():
-        own = [p for p in module.parameters(recurse=False) if isinstance(p, nn.UninitializedParameter) or p.dim() > 1]
-        if name not in rows and own:
-            rows[name] = SurveyRow(name, type(module).__name__, _shape(own[0]), "not a Linear or convolution", module)
-    order = {name: place for place, (name, _) in enumerate(model.named_modules())}
-    return Survey(tuple(sorted(rows.values(), key=lambda row: order[row.name])))
-
-
-def _row(choice: Choice, shared: dict[int, list[str]], parent: nn.Module | None) -> SurveyRow:
-    layer = choice.layer
-    reason = choice.reason or _obstacle(choice.name, layer, shared, parent)
-    return SurveyRow(choice.name, type(layer).__name__, _shape(layer.weight), reason, layer, choice.explicit)
-
-
-_LAZY = "lazy, without a weight yet; run one batch through the model first"
-
-
-def _obstacle(name: str, layer: Layer, shared: dict[int, list[str]], parent: nn.Module | None) -> str:
-    """Why a layer cannot be normalised, with what to do instead; empty if it can."""
-    if isinstance(layer, NormalisedLayer):
-        return "normalised already; fold it first"
-    if parametrize.is_parametrized(layer) or "weight" not in layer._parameters:
-        return "its weight is computed by another parametrisation or hook; remove that first"
-    weight = layer.weight
-    if isinstance(weight, nn.UninitializedParameter):
-        return _LAZY
-    if isinstance(parent, nn.MultiheadAttention):
-        return "MultiheadAttention reads its weight directly; write the attention with Linear layers instead"
-    if type(layer) not in NORMALISED:
-        return f"{type(layer).__name__} is a subclass with code of its own; use torch's own class"
-    if not weight.is_floating_point():
-        return f"weight is {weight.dtype}; only real floating point is normalised"
-    if weight.is_meta:
-        return "its weight is on the meta device; give it memory first"
-    if min(layout(layer)[:3]) == 0:
-        return "its weight is empty"
-    others = [owner for owner in shared[id(weight)] if owner != f"{name}.weight".lstrip(".")]
-    if others:
-        return f"its weight is shared with {', '.join(others)}; untie them first"
-    return ""
-
-
-def _shared_parameters(model: nn.Module) -> dict[int, list[str]]:
-    names: dict[int, list[str]] = {}
-    for name, parameter in model.named_parameters(remove_duplicate=False):
-        names.setdefault(id(parameter), []).append(name)
-    # One module under two names is not two owners of a weight.
-    twice = {
-        alias
-        for alias, module in model.named_modules(remove_duplicate=False)
-        if alias not in {name for name, _ in model.named_modules()} and is_supported(module)
-    }
-    return {key: [n for n in owners if n.rpartition(".")[0] not in twice] for key, owners in names.items()}
-
-
-def _shape(weight: Tensor) -> tuple[int, ...]:
-    return () if isinstance(weight, nn.UninitializedParameter | nn.UninitializedBuffer) else tuple(weight.shape)
-
-
 def _refuse(report: Survey) -> None:
     """Raise where a layer that was meant cannot be normalised, or no layer is left."""
     for row in report:
         asked = row.explicit and row.reason not in ("", "excluded")
-        if asked or row.reason == _LAZY:
+        if asked or row.reason == LAZY:
             raise ValueError(f"cannot normalise {row.name or row.kind!r} ({row.kind}): {row.reason}")
     if not any(row.taken for row in report):
         reasons = "; ".join(f"{row.name or row.kind}: {row.reason}" for row in report)
@@ -248,6 +157,7 @@ def _install(layer: nn.Module, map: WeightMap, gain: bool, gain_init: str) -> No
     weight, form = layer.weight, layout(layer)
     layer.__class__ = NORMALISED[type(layer)]  # type: ignore[assignment]
     ours = cast(NormalisedLayer, layer)
+    keep_off_fast_paths(map)
     ours.map, ours.gain_init, ours._stored, ours._shared = map.train(layer.training), gain_init, None, None
     ours.register_parameter("gain", nn.Parameter(weight.new_ones(form.outputs)) if gain else None)
     ours.start()

@@ -22,7 +22,10 @@ Words = Word | Sequence[Word] | None
 
 
 class Choice(NamedTuple):
-    """What was decided about one layer, and why; `reason` is empty for a layer that is taken."""
+    """What was decided about one layer, and why; `reason` is empty for a layer that is taken.
+
+    `explicit` is true where `include` gives one of the layer's own names.
+    """
 
     name: str
     layer: Layer
@@ -51,7 +54,7 @@ def choose(model: nn.Module, include: Words = None, exclude: Words = None) -> li
     for lines in ancestry:
         name, layer = lines[0][-1]
         if is_supported(layer):
-            explicit = any(_names_exactly(word, *line[-1]) for word in wanted for line in lines)
+            explicit = any(word == line[-1][0] for word in wanted if isinstance(word, str) for line in lines)
             reason = _reason(lines, wanted, unwanted, include is None, explicit)
             choices.append(Choice(name, layer, reason, explicit))
     return choices
@@ -104,13 +107,7 @@ def _check_names(words: list[Word], names: list[str]) -> None:
             raise ValueError(f"no module of the model is called {word!r}{hint}")
 
 
-def _names_exactly(word: Word, name: str, layer: nn.Module) -> bool:
-    if isinstance(word, str):
-        return word == name
-    return not isinstance(word, type) and bool(word(name, layer))
-
-
-def _matches(words: list[Word], lines: list[Line]) -> bool:
+def _matches(words: Sequence[Word], lines: list[Line]) -> bool:
     return any(_matches_line(word, line) for word in words for line in lines)
 
 
@@ -129,6 +126,7 @@ def _reason(lines: list[Line], wanted: list[Word], unwanted: list[Word], all_wan
         return "excluded"
     if not all_wanted and not _matches(wanted, lines):
         return "not included"
-    if is_depthwise(layer) and not explicit:
+    predicates = [word for word in wanted if not isinstance(word, str | type)]
+    if is_depthwise(layer) and not explicit and not _matches(predicates, lines):
         return "depthwise convolution; give its own name to include it"
     return ""
