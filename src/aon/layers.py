@@ -19,6 +19,8 @@ from aon.matrices import CONVOLUTIONS, TRANSPOSED, Layout, from_matrix, layout, 
 from aon.sharing import SharedWeight
 
 _Base = nn.Module if TYPE_CHECKING else object
+# What a position costs over what a column costs, products and passes together (docs/performance.md).
+_APPLYING_OVER_FORMING = 2
 _POINTWISE = (None, functional.conv1d, functional.conv2d, functional.conv3d)
 _TRANSPOSED = (None, functional.conv_transpose1d, functional.conv_transpose2d, functional.conv_transpose3d)
 
@@ -121,11 +123,11 @@ class NormalisedLayer(_Base):
     def _factor(self, positions: int) -> Tensor | None:
         """F with mapped weight = F W, where computing with W and then with F costs less than forming F W.
 
-        Forming costs three products of m x m by m x n (forward, and backward to W and to F), applying F
-        three of m x m by m x positions.
+        Forming costs three products of m x m by m x n (forward, and backward to W and to F), applying F three of
+        m x m by m x positions, and more passes over the activations.
         """
-        form = self.form
-        if not self.training or self._shared is not None or positions >= form.columns:
+        dear = positions * _APPLYING_OVER_FORMING >= self.form.columns
+        if not self.training or self._shared is not None or dear:
             return None
         return self.map.factor(self._matrix(), self.gain)
 

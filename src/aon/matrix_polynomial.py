@@ -31,7 +31,12 @@ def evaluate(coefficients: Sequence[float], X: Tensor) -> Tensor:
         >>> evaluate((1.0, 0.5, 0.375), torch.tensor([[0.5]]))
         tensor([[1.3438]])
     """
-    return _horner(coefficients, _powers(X, _block(coefficients)))[0]
+    block = _block(coefficients)
+    powers = _powers(X, block)
+    inner = _inner(coefficients, powers)[0]
+    if len(coefficients) <= block + 1:
+        return inner
+    return multiply_add(_combine(coefficients[:block], powers), powers[-1], inner)
 
 
 def adjoint(coefficients: Sequence[float], X: Tensor, D: Tensor) -> Tensor:
@@ -50,7 +55,7 @@ def adjoint(coefficients: Sequence[float], X: Tensor, D: Tensor) -> Tensor:
         return torch.zeros_like(X)
     # The highest power is needed only where a block is multiplied by it.
     powers = _powers(X, block if len(coefficients) > block + 1 else block - 1)
-    inner = _horner(coefficients, powers)[1] if len(coefficients) > block + 1 else []
+    inner = _inner(coefficients, powers) if len(coefficients) > block + 1 else []
     grads = [torch.zeros_like(X) for _ in range(block)]
     for start, later in zip(_starts(coefficients, block), [*inner, None], strict=True):
         stop = len(coefficients) if later is None else start + block
@@ -96,13 +101,11 @@ def _combine(coefficients: Sequence[float], powers: list[Tensor]) -> Tensor:
     return total
 
 
-def _horner(coefficients: Sequence[float], powers: list[Tensor]) -> tuple[Tensor, list[Tensor]]:
-    """p(X) and, from the first block on, what each block's successor was multiplied into it."""
+def _inner(coefficients: Sequence[float], powers: list[Tensor]) -> list[Tensor]:
+    """Horner's scheme without its last product: what the highest power multiplies, for each block but the last."""
     block = _block(coefficients)
     starts = list(_starts(coefficients, block))
-    total = _combine(coefficients[starts[-1] :], powers)
-    inner: list[Tensor] = []
-    for start in reversed(starts[:-1]):
-        inner.insert(0, total)
-        total = multiply_add(_combine(coefficients[start : start + block], powers), powers[-1], total)
-    return total, inner
+    inner = [_combine(coefficients[starts[-1] :], powers)]
+    for start in reversed(starts[1:-1]):
+        inner.insert(0, multiply_add(_combine(coefficients[start : start + block], powers), powers[-1], inner[0]))
+    return inner
