@@ -2,15 +2,20 @@
 
 import re
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 
+from aon.lab.bench import flops
 from aon.lab.bench.bars import bars_table
 from aon.lab.bench.record import BenchRecord, Case
+from aon.lab.bench.scaling import acted_on
 from aon.lab.bench.show import amount, spread
+from aon.lab.bench.step import Subject
 from aon.lab.errors import LabError
 from aon.lab.files import write_text
 
 BEGIN = "<!-- measured: begin (made by `aon bench table --write`; do not edit) -->"
+STEPS = (("vgg16-iternorm", 256), ("vgg16-iternorm", 128), ("vgg16-iternorm", 32), ("resnet20", 128))
 END = "<!-- measured: end -->"
 
 
@@ -20,12 +25,29 @@ def measured_part(records: Sequence[BenchRecord]) -> str:
     Args:
         records: From old to new; of two with the same title the newer one is shown.
     """
-    parts = [bars_table(records)]
+    parts = [bars_table(records), f"### Operations of a training step, counted\n\n{counts_table()}"]
     newest = {(record.bench, case.name): (case, record) for record in records for case in record.cases}
     for case, record in newest.values():
         parts.append(f"### {_plain(case.name)}\n\n{_case_table(case, record)}")
     parts.append(_places([record for _, record in newest.values()]))
     return "\n\n".join(part for part in parts if part)
+
+
+@cache
+def counts_table() -> str:
+    """Operations of the convolutions in a step, and of the map in units of those, for the steps of the bars."""
+    lines = [
+        "| step | convolutions | map, formed | map, cheaper way by layer | the same, order 4 |",
+        "|:--|--:|--:|--:|--:|",
+    ]
+    for network, batch in STEPS:
+        layers = acted_on(Subject(network, batch=batch))
+        whole = sum(flops.of_layer(sizes) for sizes in layers)
+        formed = sum(sizes.groups * flops.of_map(sizes.rows, sizes.columns) for sizes in layers)
+        cheaper = [sum(flops.of_map_in_step(sizes, order) for sizes in layers) for order in (2, 4)]
+        shares = " | ".join(f"{part / whole:.3f}" for part in (formed, *cheaper))
+        lines.append(f"| {network}, batch {batch} | {whole / 1e9:.1f} GFLOP | {shares} |")
+    return "\n".join(lines)
 
 
 def put(path: Path, text: str) -> bool:

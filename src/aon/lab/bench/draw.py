@@ -2,17 +2,23 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from textwrap import fill
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter
 
+from aon.lab.bench.peers import PLAIN, REFERENCE
 from aon.lab.bench.record import BenchRecord, Case, Unit, Variant
 from aon.lab.bench.show import amount
 from aon.lab.drawing import COLOURS, GREY, new_figure, plain, save, styled
 from aon.lab.errors import LabError
 
 FORMATS = ("png", "svg")
+MANY = 5  # with more bars than this they are sorted
 FAR = 20.0  # ratios that lie further apart than this are drawn on a logarithmic axis
+
+_NUMBER = FuncFormatter(lambda value, _: f"{value:g}")
 
 
 def draw(record: BenchRecord, folder: Path, name: str) -> list[Path]:
@@ -49,34 +55,46 @@ def _bars(cases: Sequence[Case], unit: Unit) -> Figure:
 
 def _draw_bars(axes: Axes, case: Case, unit: Unit) -> None:
     shown = [(variant, variant.ratio) for variant in case.variants if variant.ratio]
+    if len(shown) > MANY:
+        shown.sort(key=lambda pair: pair[1].median)
     middles = [row.median for _, row in shown]
     spread = [[row.median - row.low for _, row in shown], [row.high - row.median for _, row in shown]]
     colours = [_colour(variant, case) for variant, _ in shown]
     axes.barh(range(len(shown)), middles, xerr=spread, color=colours, height=0.7, error_kw={"linewidth": 1})
-    axes.axvline(1, color=GREY, linewidth=0.8)
+    axes.axvline(1, color=GREY, linewidth=0.8, zorder=0.5)
     if min(middles) > 0 and max(middles) / min(middles) > FAR:
         axes.set_xscale("log")
+        axes.xaxis.set_major_formatter(_NUMBER)
     for place, (variant, row) in enumerate(shown):
-        text = f" {row.median:.3g}  ({amount(variant.median, unit)})"
-        axes.text(row.high, place, text, va="center", fontsize=7.5, color="#333333")
+        axes.annotate(
+            _words(variant, row.median, unit), (row.high, place), (4, 0), textcoords="offset points",
+            va="center", fontsize=7.5, bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.5, "alpha": 0.8},
+        )  # fmt: skip
     axes.set_yticks(range(len(shown)), [plain(variant.name) for variant, _ in shown])
     axes.invert_yaxis()
     axes.margins(x=0.22)
     axes.grid(visible=False, axis="y")
-    axes.set_title(plain_title(case.name))
+    axes.set_title(_title(case.name, 70))
     axes.set_xlabel(f"ratio to {plain(case.base)} (median of rounds, quartiles)")
 
 
-def plain_title(text: str) -> str:
-    """A title of any length, in printable characters."""
-    return "".join(character if character.isprintable() else "?" for character in text)
+def _words(variant: Variant, ratio: float, unit: Unit) -> str:
+    """What stands beside a bar."""
+    words = f"{ratio:.3g}  ({amount(variant.median, unit)})"
+    return f"{words}  +{variant.facts['units']:.2f} weights" if variant.facts.get("units") else words
+
+
+def _title(text: str, width: int) -> str:
+    """A title in printable characters, in as many lines as it needs."""
+    return fill("".join(character if character.isprintable() else "?" for character in text), width)
 
 
 def _colour(variant: Variant, case: Case) -> str:
-    """The base grey, ours blue, others orange."""
+    """The base grey, ours blue, others orange; the plain ways to write AON are others."""
     if variant.name == case.base and not variant.name.startswith("aon"):
         return GREY
     is_ours = "aon" in variant.name or variant.name in ("normalised", "folded")
+    is_ours &= variant.name not in (PLAIN, REFERENCE)
     return COLOURS[0] if is_ours else COLOURS[1]
 
 
@@ -103,8 +121,9 @@ def _draw_line(axes: Axes, case: Case) -> None:
         axes.plot(sizes, counted, "--", color=GREY, label=label)
     axes.set(xscale="log", yscale="log", ylabel="seconds")
     axes.set_xticks(sizes, [f"{size:g}" for size in sizes])
+    axes.set_yticks(medians, [f"{median:.2g}" for median in medians])
     axes.minorticks_off()
-    axes.set_title(plain_title(case.name))
+    axes.set_title(_title(case.name, 36))
     axes.legend(fontsize=7.5)
 
 

@@ -178,10 +178,11 @@ def aon_peer(order: int) -> Peer:
 
 ORDERS = (0, 2, 4, 8)
 PLAIN = "aon-plain-autograd"
+REFERENCE = "aon-reference"
 PEERS: tuple[Peer, ...] = (
     *(aon_peer(order) for order in ORDERS),
     Peer(PLAIN, partial(_stateful, plain_autograd), True),
-    Peer("aon-reference", partial(_stateful, normalise_reference), True),
+    Peer(REFERENCE, partial(_stateful, normalise_reference), True),
     _peer("torch-spectral-norm", parametrizations.spectral_norm),
     Peer("torch-spectral-norm-hook", _hooked),
     _peer("torch-weight-norm", parametrizations.weight_norm),

@@ -105,6 +105,7 @@ def measure(
             measured.failed[name] = " ".join(f"{type(error).__name__}: {error}".split())[:200]
     for number in range(plan.rounds):
         tell(f"round {number + 1} of {plan.rounds}")
+        gc.collect()  # between the times, since it is off while they are taken
         for name in turn(list(measured.seconds), number):
             measured.seconds[name].append(timer.take(name, variants[name], measured.calls[name]))
     return measured
@@ -170,7 +171,6 @@ class _Timer:
         return self.plan.limit is not None and self.spent.get(name, 0.0) >= self.plan.limit
 
     def _time(self, name: str, run: Run, calls: int) -> float:
-        gc.collect()
         gc.disable()
         try:
             began, wall = self.clock(), time.perf_counter()

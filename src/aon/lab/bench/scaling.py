@@ -81,7 +81,7 @@ def bench_scale(subject: Subject, sweep: Sweep, plan: Plan, *, tell: Tell = lamb
         cases.append(_map_case("depth", sweep.depth, layers, subject, plan, tell))
     if sweep.batch:
         cases.append(_batch_case(sweep.batch, subject, plan, tell))
-    settings = {**subject.settings(), **{axis: list(getattr(sweep, axis)) for axis in AXES}}
+    settings = {**subject.settings(), "sweep": {axis: list(getattr(sweep, axis)) for axis in AXES}}
     return record.make("scale", settings, cases, plan=plan, device=subject.device)
 
 
@@ -103,7 +103,12 @@ def _map_case(
     runs: dict[str, Run] = {name: RoundTrip(aon_peer(order), weights) for name, (order, weights) in chosen.items()}
     measured = measure(runs, plan, tell=lambda what: tell(f"{axis}: {what}"), wait=subject.wait)
     counts = [flops.of_maps(weights, order) for order, weights in chosen.values()]
-    return _case(f"map of {subject.network} over {axis}", sizes, measured.seconds, counts)
+    return _case(f"map over {axis}, {_varied(axis, subject)}", sizes, measured.seconds, counts)
+
+
+def _varied(axis: str, subject: Subject) -> str:
+    """The network; with its width, unless that is what varies."""
+    return subject.network if axis == "width" else subject.name
 
 
 def _batch_case(batches: Sequence[int], subject: Subject, plan: Plan, tell: Tell) -> record.Case:
@@ -120,11 +125,13 @@ def _batch_case(batches: Sequence[int], subject: Subject, plan: Plan, tell: Tell
         ]
         for batch in batches
     }
-    counts = [sum(flops.of_map_in_step(sizes) for sizes in _sizes(replace(subject, batch=batch))) for batch in batches]
-    return _case(f"extra of the step of {subject.network} over batch", batches, extra, counts)
+    counts = [
+        sum(flops.of_map_in_step(sizes) for sizes in acted_on(replace(subject, batch=batch))) for batch in batches
+    ]
+    return _case(f"extra of the step over batch, {subject.name}", batches, extra, counts)
 
 
-def _sizes(subject: Subject) -> list[flops.Sizes]:
+def acted_on(subject: Subject) -> list[flops.Sizes]:
     """The layers that the map acts on, as they meet a batch. One image tells: positions grow with the batch."""
     model = subject.plain()
     acted_on = {name for name, _ in select(model, exclude=classifier_names(model))}

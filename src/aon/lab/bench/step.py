@@ -38,10 +38,14 @@ class Subject:
         models.check_image_size(self.network, *IMAGE[1:])
 
     @property
+    def name(self) -> str:
+        """Network and width in words."""
+        return self.network if self.width == 1 else f"{self.network} at width {self.width:g}"
+
+    @property
     def title(self) -> str:
-        """Network and batch in words."""
-        width = "" if self.width == 1 else f" at width {self.width:g}"
-        return f"{self.network}{width}, batch {self.batch}"
+        """Network, width and batch in words."""
+        return f"{self.name}, batch {self.batch}"
 
     def settings(self) -> dict[str, object]:
         """For the record."""

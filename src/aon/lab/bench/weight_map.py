@@ -121,7 +121,7 @@ def bench_map(
     }
     for order in ORDERS:
         facts_of.setdefault(ours(order), {})["flops"] = flops.of_maps(weights, order)
-    case = record.case(f"weight map, {subject.network}", base, measured, absent=absent, facts=facts, facts_of=facts_of)
+    case = record.case(f"weight map, {subject.name}", base, measured, absent=absent, facts=facts, facts_of=facts_of)
     return record.make("map", subject.settings(), [case], plan=plan, device=subject.device)
 
 

@@ -1,0 +1,85 @@
+"""The measured part of a document: made from records, and the same as in docs/performance.md."""
+
+from pathlib import Path
+
+import pytest
+
+from aon.lab.bench import record
+from aon.lab.bench.bars import bars_table
+from aon.lab.bench.document import BEGIN, END, counts_table, measured_part, put
+from aon.lab.bench.record import BenchRecord, Case, variant
+from aon.lab.errors import LabError
+
+ROOT = Path(__file__).parents[3]
+
+
+def made(**facts):
+    variants = (variant("bn", [1.0], [1.0]), variant("a|b", [2.0], [1.0], {"flops": 3e9, **facts}))
+    found = Case(name="a_step", base="bn", variants=variants, absent={"gone": "not <here>"}, facts={})
+    where = {
+        "cpu": "a CPU",
+        "threads": 2,
+        "cores": 2,
+        "torch": "2",
+        "python": "3",
+        "commit": "c" * 40,
+        "modified": True,
+    }
+    return BenchRecord(
+        bench="step", settings={}, environment=where, unit="seconds", cases=(found,), command=("aon", "bench", "step")
+    )
+
+
+def test_what_the_part_holds():
+    text = measured_part([made()])
+    assert text.startswith(bars_table([made()]))
+    assert "### a\\_step" in text
+    assert "| a\\|b | 2 s | 2.000 [2.000, 2.000] | 1 | 3e+09 |" in text
+    assert "| gone | not measured: not \\<here\\> |" in text
+    assert "`aon bench step`" in text
+    assert "- step: a CPU, 2 threads of 2 cores, torch 2, Python 3, commit cccccccccc with changes" in text
+
+
+def test_an_extrapolated_time_is_called_so():
+    assert "| a\\|b | about 2 s |" in measured_part([made(extrapolated=True)])
+
+
+def test_of_two_records_of_the_same_case_the_newer_is_shown():
+    old, new = made(), made(extrapolated=True)
+    assert measured_part([old, new]) == measured_part([new])
+
+
+def test_counts_of_the_steps():
+    lines = counts_table().splitlines()[2:]
+    assert lines[0].startswith("| vgg16-iternorm, batch 256 | 610.6 GFLOP | 0.165 |")
+    assert len(lines) == 4
+
+
+def test_putting_is_exact_and_idempotent(tmp_path):
+    path = tmp_path / "doc.md"
+    path.write_text(f"head\n{BEGIN}\nold\n{END}\ntail\n")
+    assert put(path, "new")
+    assert path.read_text() == f"head\n{BEGIN}\n\nnew\n\n{END}\ntail\n"
+    assert not put(path, "new")
+
+
+@pytest.mark.parametrize("text", ["", BEGIN, END, f"{END}\n{BEGIN}", f"{BEGIN}{BEGIN}{END}", f"{BEGIN}{END}{END}"])
+def test_a_document_without_a_place_is_left_alone(tmp_path, text):
+    path = tmp_path / "doc.md"
+    path.write_text(text)
+    with pytest.raises(LabError, match=r"doc.md has no place for the table"):
+        put(path, "new")
+    assert path.read_text() == text
+
+
+def test_a_document_that_is_not_there(tmp_path):
+    with pytest.raises(LabError, match=r"cannot read .*doc.md: No such file"):
+        put(tmp_path / "doc.md", "new")
+
+
+def test_the_documentation_holds_what_was_measured():
+    text = (ROOT / "docs" / "performance.md").read_text(encoding="utf-8")
+    _, _, rest = text.partition(BEGIN)
+    part, _, _ = rest.partition(END)
+    records = record.load_all(ROOT / "results" / "bench")
+    assert part.strip() == measured_part(records), "run: aon bench table --write docs/performance.md"
