@@ -13,7 +13,10 @@ from aon.lab.config import RunConfig
 from aon.lab.errors import LabError
 from aon.lab.plans import Plan, plan_comparison
 
-TINY = {"network": "resnet20", "width": 0.25, "train_size": 40, "test_size": 20, "batch_size": 20, "spectra_every": 0}
+TINY = {
+    "network": "resnet20", "width": 0.25, "train_size": 40, "test_size": 20, "batch_size": 20, "spectra_every": 0,
+    "learning_rate": 0.1,
+}  # fmt: skip
 
 
 class Silent:
@@ -150,7 +153,16 @@ def test_workers_are_as_many_as_cores_and_runs():
     assert default_workers(config.but(threads=cores), 100) == 1
 
 
-COMMAND = [sys.executable, "-c", "from aon.lab.cli import main; main()", "compare", "--methods", "bn,bn+aon"]
+COMMAND = [
+    sys.executable,
+    "-c",
+    "from aon.lab.cli import main; main()",
+    "compare",
+    "--methods",
+    "bn,bn+aon",
+    "--seeds",
+    "1",
+]
 WORDS = [word for name, value in TINY.items() for word in (f"--{name.replace('_', '-')}", str(value))]
 
 
