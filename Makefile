@@ -4,7 +4,8 @@ TORCH := 2.13.0
 VENV := .venv
 BIN := $(VENV)/bin
 # Some machines announce AMX without giving it; torch's bf16 products then die with an illegal instruction.
-TEST_ENV := ONEDNN_MAX_CPU_ISA=AVX512_CORE_BF16
+# One thread for each of the test processes: they share the cores.
+TEST_ENV := ONEDNN_MAX_CPU_ISA=AVX512_CORE_BF16 OMP_NUM_THREADS=1
 
 .PHONY: compare test lint types unit format install clean
 
@@ -21,7 +22,7 @@ types: $(VENV)/.dev
 	$(BIN)/mypy
 
 unit: $(VENV)/.dev
-	$(TEST_ENV) $(BIN)/python -m pytest
+	$(TEST_ENV) $(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile
 
 format: $(VENV)/.dev
 	$(BIN)/ruff check --fix .
