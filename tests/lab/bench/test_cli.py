@@ -83,7 +83,7 @@ def test_bad_words_are_refused_in_one_line(words, message, tmp_path, monkeypatch
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("name", [*COMMANDS, "draw", "table"])
+@pytest.mark.parametrize("name", [*COMMANDS, "tried", "draw", "table"])
 def test_help_has_an_example(name):
     result = run(name, "--help")
     assert result.exit_code == 0

@@ -191,6 +191,19 @@ def train(
     session.run(name, out, lambda tell: bench_train(config, rounds=rounds, workers=workers, tell=tell))
 
 
+@bench_app.command(epilog="Example: `aon bench tried --rounds 5`")
+def tried(
+    rounds: Rounds = 11, warm_up: WarmUp = 2, threads: Threads = None, clock: Clock = "wall", out: Out = None
+) -> None:
+    """Time ideas that might make the map cheaper, each beside what it would replace."""
+    from aon.lab.bench import session
+    from aon.lab.bench.tried import bench_tried
+
+    plan = session.plan(rounds, warm_up, clock)
+    session.use_threads(threads)
+    session.run("tried", out, lambda tell: bench_tried(plan, tell=tell))
+
+
 @bench_app.command(epilog="Example: `aon bench draw results/bench/map-vgg16-iternorm.json --out docs/figures`")
 def draw(
     files: Annotated[

@@ -55,8 +55,8 @@ class RoundTrip:
     """Every mapped weight and its gradient, once; layer by layer, so that the largest peers fit into memory."""
 
     def __init__(self, peer: Peer, weights: Sequence[Tensor]) -> None:
-        stream = torch.Generator().manual_seed(1)
-        self.parts = [(*peer.install(W), torch.randn(W.shape, generator=stream).to(W.device)) for W in weights]
+        # The weight itself serves as the gradient from above: any matrix would, and this one takes no memory.
+        self.parts = [(*peer.install(W), W) for W in weights]
 
     def __call__(self) -> None:
         """Compute all."""
