@@ -32,5 +32,6 @@ def test_slopes_stand_below():
 def test_amounts():
     assert amount(1.2345, "seconds") == "1.23 s"
     assert amount(123456789, "bytes") == "123 MB"
+    assert amount(1.483e9, "bytes") == "1.48 GB"
     assert amount(1234.56, "images a second") == "1235 images/s"
     assert spread(None) == "-"

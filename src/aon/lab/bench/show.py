@@ -29,7 +29,9 @@ def amount(value: float | None, unit: Unit) -> str:
         return NOTHING
     if unit == "seconds":
         return f"{value:.3g} s" if value >= 1 else f"{1000 * value:.3g} ms"
-    return f"{value / 1e6:.3g} MB" if unit == "bytes" else f"{value:.4g} images/s"
+    if unit == "bytes":
+        return f"{value / 1e9:.3g} GB" if value >= 1e9 else f"{value / 1e6:.3g} MB"
+    return f"{value:.4g} images/s"
 
 
 def spread(row: RatioRow | None) -> str:
