@@ -111,10 +111,12 @@ def fold(model: nn.Module) -> nn.Module:
         The model that was given; loading its file needs no `aon`.
 
     Raises:
-        ValueError: A normalised layer was parametrised afterwards (`torch.nn.utils.parametrize`). The model is
-            unchanged then.
+        ValueError: A normalised layer was parametrised afterwards (`torch.nn.utils.parametrize`), or the model is
+            under FSDP, which would bring back the raw weight. The model is unchanged then.
     """
     layers = [(name, layer) for name, layer in model.named_modules() if isinstance(layer, NormalisedLayer)]
+    if any(kind.__name__ == "FSDPModule" for module in model.modules() for kind in type(module).__mro__):
+        raise ValueError("cannot fold under FSDP: load the full state dict into a model that is not sharded, fold that")
     for name, layer in layers:
         if type(layer) not in PLAIN:
             raise ValueError(f"cannot fold {name or type(layer).__name__!r}: remove its other parametrisation first")

@@ -50,7 +50,12 @@ class NormalisedLayer(_Base):
         return layout(self)  # type: ignore[arg-type]
 
     def mapped_weight(self, *, scaled: bool = True) -> Tensor:
-        """h(W), or its rows times the gain, as it stands, in the shape of the weight; differentiable. Nothing moves."""
+        """h(W), or its rows times the gain, as it stands, in the shape of the weight; differentiable. Nothing moves.
+
+        Raises:
+            RuntimeError: This rank holds only a part of the weight.
+        """
+        self._require_whole()
         return self._shaped(self.map.read(self._matrix(), self.gain if scaled else None))
 
     def _matrix(self) -> Tensor:
@@ -59,8 +64,15 @@ class NormalisedLayer(_Base):
     def _shaped(self, matrix: Tensor) -> Tensor:
         return from_matrix(matrix, self.form, tuple(self.weight.shape))
 
+    def _require_whole(self) -> None:
+        if is_sharded(self.weight):
+            raise RuntimeError(
+                "this rank holds only a part of the weight (a DTensor): gather it first, under FSDP2 by `unshard()`"
+            )
+
     def start(self) -> None:
         """Begin anew for the weight as it is: the map's state, and the gain by its rule."""
+        self._require_whole()
         self._stored = None
         with torch.no_grad():
             self.map.attach(self._matrix())
@@ -230,6 +242,11 @@ NORMALISED: dict[type[nn.Module], type[NormalisedLayer]] = {
     ),
 }
 PLAIN: dict[type[NormalisedLayer], type[nn.Module]] = {ours: theirs for theirs, ours in NORMALISED.items()}
+
+
+def is_sharded(weight: Tensor) -> bool:
+    """Whether it is a DTensor, of which a rank holds a part, as under FSDP2 outside of forward and backward."""
+    return hasattr(weight, "full_tensor")
 
 
 def _positions(layer: Any, input: Tensor) -> int:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
-from aon.layers import NORMALISED, NormalisedLayer
+from aon.layers import NORMALISED, NormalisedLayer, is_sharded
 from aon.matrices import Layer, layout
 from aon.selection import Choice, Words, choose
 from aon.text import table
@@ -95,6 +95,8 @@ def _obstacle(name: str, layer: Layer, shared: dict[int, list[str]], parent: nn.
         return _ATTENTION
     if type(layer) not in NORMALISED:
         return f"{type(layer).__name__} is a subclass with code of its own; use torch's own class"
+    if is_sharded(weight):
+        return "its weight is sharded (a DTensor); normalise before sharding"
     if not weight.is_floating_point():
         return f"weight is {weight.dtype}; only real floating point is normalised"
     if weight.is_meta:

@@ -1,0 +1,230 @@
+"""Real processes over gloo on 127.0.0.1: ranks agree, DDP trains as one process would, FSDP2 shards and gathers."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+PRELUDE = """
+import copy, os, sys, warnings
+import torch, aon
+import torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+torch.set_num_threads(1)
+dist.init_process_group("gloo")
+rank, world = dist.get_rank(), dist.get_world_size()
+
+
+def network():
+    return nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU(), nn.Flatten(), nn.Linear(72, 6), nn.Linear(6, 12)).double()
+
+
+def data():
+    return torch.randn(8, 3, 5, 5, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+
+
+def train(model, parameters, x, steps, finish=lambda: None):
+    optimiser = torch.optim.SGD(parameters, 0.1, momentum=0.9)
+    for _ in range(steps):
+        optimiser.zero_grad()
+        (model(x) - 1).square().mean().backward()
+        finish()
+        optimiser.step()
+
+
+def alone(options, steps=4):
+    "The same training in one process on the whole batch."
+    torch.manual_seed(0)
+    model = aon.normalise(network(), **options)
+    train(model, model.parameters(), data(), steps)
+    return model
+
+
+def agree(state):
+    "All ranks hold the same tensors."
+    for name, tensor in sorted(state.items()):
+        gathered = [torch.empty_like(tensor) for _ in range(world)]
+        dist.all_gather(gathered, tensor.contiguous())
+        for other in gathered:
+            torch.testing.assert_close(other, tensor, atol=0, rtol=0, msg=lambda m: f"{name}: {m}")
+
+
+def equal(model, expected, tolerance):
+    for (name, mine), theirs in zip(model.state_dict().items(), expected.state_dict().values(), strict=True):
+        torch.testing.assert_close(mine, theirs, atol=tolerance, rtol=0, msg=lambda m: f"{name}: {m}")
+"""
+END = """
+dist.barrier()
+dist.destroy_process_group()
+print("done")
+"""
+
+
+def run(tmp_path: Path, body: str, timeout: float = 120) -> None:
+    """The body in two processes that meet at 127.0.0.1; a failure shows what they wrote."""
+    script = tmp_path / "ranks.py"
+    script.write_text(PRELUDE + body + END)
+    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2", "--master-addr=127.0.0.1",
+               "--master-port=0", "--rdzv-backend=c10d", "--rdzv-endpoint=127.0.0.1:0", str(script)]  # fmt: skip
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=timeout, env=environment, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert done.stdout.count("done") == 2
+
+
+pytestmark = pytest.mark.skipif(not torch.distributed.is_available(), reason="this torch is built without distributed")
+
+
+def test_ddp(tmp_path):
+    """Each rank its half of the batch: u, weights and gains as in one process, to rounding; ranks agree to the bit."""
+    run(
+        tmp_path,
+        """
+for options in ({}, {"order": 0}, {"map": aon.maps.CentredWeightNorm()}):
+    for buffers in (True, False):
+        torch.manual_seed(0)
+        model = aon.normalise(network(), **options)
+        ddp = DistributedDataParallel(model, broadcast_buffers=buffers)
+        train(ddp, model.parameters(), data().chunk(world)[rank], 4)
+        agree(model.state_dict())
+        equal(model, alone(options), 1e-12)
+""",
+    )
+
+
+def test_ranks_agree_whatever_their_seed(tmp_path):
+    """Starting vectors come from no stream: the same weights give the same u on every rank."""
+    run(
+        tmp_path,
+        """
+torch.manual_seed(0)
+model = network()
+torch.manual_seed(rank)
+torch.rand(rank + 3)
+aon.normalise(model)
+agree(model.state_dict())
+""",
+    )
+
+
+def test_checkpointing_and_accumulation_under_ddp(tmp_path):
+    """Recomputed forwards, two forwards to one backward and micro-batches under no_sync repeat the same step."""
+    run(
+        tmp_path,
+        """
+from torch.utils.checkpoint import checkpoint
+
+class Checkpointed(nn.Module):
+    def __init__(self, inner):
+        super().__init__()
+        self.inner = inner
+    def forward(self, x):
+        return checkpoint(self.inner, x, use_reentrant=False)
+
+torch.manual_seed(0)
+model = aon.normalise(network())
+ddp = DistributedDataParallel(Checkpointed(model))
+mine = data().chunk(world)[rank]
+optimiser = torch.optim.SGD(model.parameters(), 0.1, momentum=0.9)
+for _ in range(4):
+    optimiser.zero_grad()
+    first, second = mine.chunk(2)
+    with ddp.no_sync():
+        ((ddp(first) - 1).square().mean() / 2).backward()
+    ((ddp(second) - 1).square().mean() / 2).backward()
+    optimiser.step()
+agree(model.state_dict())
+equal(model, alone({}), 1e-12)
+""",
+    )
+
+
+def test_compiled_ddp(tmp_path):
+    """compile(DDP(model)); the last stage of the compiler, which takes most of the time, is left out."""
+    run(
+        tmp_path,
+        """
+torch.manual_seed(0)
+model = aon.normalise(network())
+compiled = torch.compile(DistributedDataParallel(model), backend="aot_eager")
+train(compiled, model.parameters(), data().chunk(world)[rank], 4)
+agree(model.state_dict())
+equal(model, alone({}), 1e-12)
+""",
+        timeout=240,
+    )
+
+
+def test_fsdp2(tmp_path):
+    """fully_shard after normalise: each rank keeps its share of W, and trains as one process would."""
+    run(
+        tmp_path,
+        """
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+from torch.distributed.tensor import DTensor
+
+mesh = init_device_mesh("cpu", (world,))
+for options in ({}, {"order": 0}):
+    torch.manual_seed(0)
+    model = aon.normalise(network(), **options)
+    for layer in model:
+        if list(layer.parameters()):
+            fully_shard(layer, mesh=mesh)
+    fully_shard(model, mesh=mesh)
+    assert isinstance(model[0].weight, DTensor)
+    train(model, model.parameters(), data().chunk(world)[rank], 4)
+    expected = alone(options)
+    whole = {name: t.full_tensor() if isinstance(t, DTensor) else t for name, t in model.state_dict().items()}
+    agree(whole)
+    for name, tensor in expected.state_dict().items():
+        torch.testing.assert_close(whole[name], tensor, atol=1e-12, rtol=0, msg=lambda m: f"{name}: {m}")
+    with torch.no_grad():
+        for _ in range(2):
+            torch.testing.assert_close(model.eval()(data()), expected.eval()(data()), atol=1e-12, rtol=0)
+""",
+    )
+
+
+def test_what_fsdp2_cannot_do_is_said_plainly(tmp_path):
+    """Outside of forward a rank has a part of W: no reading without `unshard`, no folding, no normalising then."""
+    run(
+        tmp_path,
+        """
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+
+def refused(error, message, call):
+    try:
+        call()
+    except error as found:
+        assert message in str(found), found
+    else:
+        raise AssertionError(f"expected: {message}")
+
+mesh = init_device_mesh("cpu", (world,))
+torch.manual_seed(0)
+plain = network()
+late = copy.deepcopy(plain)
+fully_shard(late, mesh=mesh)
+refused(ValueError, "its weight is sharded (a DTensor); normalise before sharding", lambda: aon.normalise(late))
+assert type(late[0]) is nn.Conv2d
+
+model = aon.normalise(copy.deepcopy(plain))
+expected = aon.normalised_weight(model[0]).detach().clone()
+fully_shard(model, mesh=mesh)
+part = "this rank holds only a part of the weight"
+refused(RuntimeError, part, lambda: aon.normalised_weight(model[0]))
+refused(RuntimeError, part, lambda: aon.spectra(model))
+refused(ValueError, "cannot fold under FSDP", lambda: aon.fold(model))
+model.unshard()
+torch.testing.assert_close(aon.normalised_weight(model[0]), expected, atol=0, rtol=0)
+assert len(aon.spectra(model)) == 3
+refused(ValueError, "cannot fold under FSDP", lambda: aon.fold(model))
+""",
+    )
