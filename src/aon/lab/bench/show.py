@@ -41,13 +41,24 @@ def spread(row: RatioRow | None) -> str:
         >>> spread(RatioRow(median=1.1, low=1.09, high=1.12, n=5))
         '1.100 [1.090, 1.120]'
     """
-    return NOTHING if row is None else f"{row.median:.3f} [{row.low:.3f}, {row.high:.3f}]"
+    return NOTHING if row is None else f"{short(row.median)} [{short(row.low)}, {short(row.high)}]"
+
+
+def short(ratio: float) -> str:
+    """A ratio with the digits that matter.
+
+    Example:
+        >>> short(1.0834), short(44.737), short(1243.8)
+        ('1.083', '44.7', '1244')
+    """
+    digits = 3 if abs(ratio) < 10 else 1 if abs(ratio) < 1000 else 0
+    return f"{ratio:.{digits}f}"
 
 
 def _table(case: Case, unit: Unit) -> Table:
     table = Table(title=Text(case.name), title_justify="left")
     for title, justify in (("variant", "left"), ("median", "right"), (f"ratio to {case.base} [quartiles]", "right")):
-        table.add_column(Text(title), justify=justify)  # type: ignore[arg-type]
+        table.add_column(Text(title), justify=justify, no_wrap=title != "variant")  # type: ignore[arg-type]
     table.add_column("rounds", justify="right")
     facts = [key for key in ("flops", "units") if any(key in variant.facts for variant in case.variants)]
     for fact in facts:
