@@ -57,8 +57,8 @@ def short(ratio: float) -> str:
 
 def _table(case: Case, unit: Unit) -> Table:
     table = Table(title=Text(case.name), title_justify="left")
-    for title, justify in (("variant", "left"), ("median", "right"), (f"ratio to {case.base} [quartiles]", "right")):
-        table.add_column(Text(title), justify=justify, no_wrap=title != "variant")  # type: ignore[arg-type]
+    for title, justify in (("variant", "left"), ("median", "right"), (f"ratio to {case.base}\n[quartiles]", "right")):
+        table.add_column(Text(title), justify=justify, no_wrap=True)  # type: ignore[arg-type]
     table.add_column("rounds", justify="right")
     facts = [key for key in ("flops", "units") if any(key in variant.facts for variant in case.variants)]
     for fact in facts:
