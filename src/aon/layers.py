@@ -106,7 +106,10 @@ class NormalisedLayer(_Base):
         shared = self._shared
         assert shared is not None
         if shared.mapped is None:
-            shared.hold(self._shaped(self.map(self._matrix(), self.gain)), self._versions()[:1])
+            # Kept from activation checkpointing, which would look for the map again when it recomputes this forward.
+            with torch.autograd.graph.saved_tensors_hooks(_itself, _itself):
+                mapped = self._shaped(self.map(self._matrix(), self.gain))
+            shared.hold(mapped, self._versions()[:1])
         return shared.use(self._versions()[:1])
 
     def _stored_weight(self) -> Tensor:
@@ -247,6 +250,10 @@ PLAIN: dict[type[NormalisedLayer], type[nn.Module]] = {ours: theirs for theirs, 
 def is_sharded(weight: Tensor) -> bool:
     """Whether it is a DTensor, of which a rank holds a part, as under FSDP2 outside of forward and backward."""
     return hasattr(weight, "full_tensor")
+
+
+def _itself(tensor: Tensor) -> Tensor:
+    return tensor
 
 
 def _positions(layer: Any, input: Tensor) -> int:
