@@ -21,7 +21,7 @@ from torch import Tensor
 from torch.autograd.function import FunctionCtx
 
 from aon.gram import gram, is_tall, working_dtype
-from aon.matrix_polynomial import adjoint, evaluate, multiply_add, symmetric_part
+from aon.matrix_polynomial import add_outer, adjoint, evaluate, multiply_add
 from aon.polynomials import expansion_coefficients
 from aon.power import Ascent, above, apply, ascend, length, moved, resume, unit
 from aon.settings import Settings
@@ -79,27 +79,26 @@ def factor(W: Tensor, G: Tensor, u: Tensor, settings: Settings) -> tuple[Kept, T
 
 def pull_back(Q: Tensor, kept: Kept, settings: Settings) -> Tensor:
     """C with dL/dW = C W (tall: W C), from Q = dL/dF."""
-    F, X, r, sigma = kept.F, kept.X, kept.radius[..., None], kept.sigma[..., None]
-    c = (inner(Q, F) * kept.live)[..., None]
+    F, X, r = kept.F, kept.X, kept.radius
+    c = inner(Q, F) * kept.live
     if settings.scale == "spectral":
-        Q = Q - (c[..., 0] * kept.left)[..., None] * kept.right[..., None, :]
+        Q = add_outer(Q, -c * kept.left, kept.right)
     elif settings.scale == "frobenius":
-        Q = Q - c * kept.left
-    D = symmetric_part(Q).mul_(r.rsqrt() / sigma)
-    Xbar = adjoint(expansion_coefficients(settings.order), X, D)
-    C = Xbar * (-2 / r)
+        Q = Q - c[..., None] * kept.left
+    # 2 dL/dG = -2 Xbar / r, and Xbar is linear in D: the factor -2 / r goes in here.
+    D = (Q + Q.mT).mul_((-r.rsqrt() / (kept.sigma * r))[..., None])
+    C = adjoint(expansion_coefficients(settings.order), X, D)
     if settings.centre == "mean" or settings.prescale:
-        trace = Xbar.diagonal(dim1=-2, dim2=-1).sum(-1, keepdim=True)
-        rbar = (trace - inner(Xbar, X) - inner(Q, F) / 2) / kept.radius * kept.radius_live
+        trace = C.diagonal(dim1=-2, dim2=-1).sum(-1, keepdim=True)
+        rbar = ((inner(C, X) - trace) / 2 - inner(Q, F) / (2 * r)) * kept.radius_live
         if settings.centre == "mean":
             C.diagonal(dim1=-2, dim2=-1).add_(rbar * (2 / X.shape[-1]))
         else:
-            weight = 2 * kept.before_sigma * rbar
-            C += (weight * kept.before_left)[..., None] * kept.before_right[..., None, :]
+            C = add_outer(C, 2 * kept.before_sigma * rbar * kept.before_left, kept.before_right)
     if settings.scale == "spectral":
-        C -= (c[..., 0] / kept.sigma * kept.outer_left)[..., None] * kept.outer_right[..., None, :]
+        C = add_outer(C, -c / kept.sigma * kept.outer_left, kept.outer_right)
     elif settings.scale == "frobenius":
-        C -= c * (F @ F)
+        C -= c[..., None] * (F @ F)
     return C
 
 

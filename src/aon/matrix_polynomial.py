@@ -13,10 +13,17 @@ from math import isqrt
 import torch
 from torch import Tensor
 
+from aon.gram import gram
+
 
 def multiply_add(base: Tensor, A: Tensor, B: Tensor) -> Tensor:
     """base += A B, in place, for matrices and for batches of them."""
     return base.addmm_(A, B) if A.dim() == 2 else base.baddbmm_(A, B)
+
+
+def add_outer(base: Tensor, x: Tensor, y: Tensor) -> Tensor:
+    """base + x y^T, for matrices and for batches of them."""
+    return torch.addr(base, x, y) if base.dim() == 2 else base + x[..., None] * y[..., None, :]
 
 
 def symmetric_part(A: Tensor) -> Tensor:
@@ -56,21 +63,22 @@ def adjoint(coefficients: Sequence[float], X: Tensor, D: Tensor) -> Tensor:
     # The highest power is needed only where a block is multiplied by it.
     powers = _powers(X, block if len(coefficients) > block + 1 else block - 1)
     inner = _inner(coefficients, powers) if len(coefficients) > block + 1 else []
-    grads = [torch.zeros_like(X) for _ in range(block)]
+    grads = [coefficient * D for coefficient in coefficients[1 : block + 1]]
     for start, later in zip(_starts(coefficients, block), [*inner, None], strict=True):
-        stop = len(coefficients) if later is None else start + block
-        for power, coefficient in enumerate(coefficients[start + 1 : stop]):
-            grads[power] += coefficient * D
+        if start > 0:
+            stop = len(coefficients) if later is None else start + block
+            for power, coefficient in enumerate(coefficients[start + 1 : stop]):
+                grads[power] += coefficient * D
         if later is not None:
-            grads[-1] += symmetric_part(D @ later)
+            grads[-1] = symmetric_part(D @ later) if start == 0 else grads[-1] + symmetric_part(D @ later)
             D = symmetric_part(D @ powers[-1])
-    for power in range(block - 1, 0, -1):  # X^(power+1) = X X^power
-        if power == 1:
-            T = grads[1] @ X
-            return grads[0].add_(T).add_(T.mT)
+    for power in range(block - 1, 1, -1):  # X^(power+1) = X X^power
         grads[power - 1] += symmetric_part(grads[power] @ X)
         grads[0] += symmetric_part(grads[power] @ powers[power - 1])
-    return grads[0]
+    if block == 1:
+        return grads[0]
+    half = multiply_add(grads[0].mul_(0.5), grads[1], X)  # X^2 = X X: the two halves are each other's transposes
+    return half + half.mT
 
 
 def _block(coefficients: Sequence[float]) -> int:
@@ -82,7 +90,7 @@ def _block(coefficients: Sequence[float]) -> int:
 def _powers(X: Tensor, count: int) -> list[Tensor]:
     powers = [X]
     while len(powers) < count:
-        powers.append(powers[-1] @ X)
+        powers.append(powers[-1] @ X if len(powers) > 1 else gram(X))  # X X = X X^T, of which half can be copied
     return powers
 
 
