@@ -34,7 +34,7 @@ def test_what_the_part_holds():
     text = measured_part([made()])
     assert text.startswith(bars_table([made()]))
     assert "### a\\_step" in text
-    assert "| a\\|b | 2 s | 2.000 [2.000, 2.000] | 1 | 3e+09 |" in text
+    assert "| a\\|b | 2 s | 2.000 [2.000, 2.000] | 1 | 3 |" in text
     assert "| gone | not measured: not \\<here\\> |" in text
     assert "`aon bench step`" in text
     assert "- step: a CPU, 2 threads of 2 cores, torch 2, Python 3, commit cccccccccc with changes" in text

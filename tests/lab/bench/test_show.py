@@ -20,7 +20,8 @@ def test_a_table_names_everything():
     assert "a [red]case" in text
     assert "[b]x" in text
     assert "2.000 [2.000, 2.000]" in text
-    assert "1e+09" in text
+    assert "GFLOP" in text
+    assert "│     1 │" in text
     assert "not measured: gone: not [there]" in text
 
 

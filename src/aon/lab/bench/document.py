@@ -9,7 +9,7 @@ from aon.lab.bench import flops
 from aon.lab.bench.bars import bars_table
 from aon.lab.bench.record import BenchRecord, Case
 from aon.lab.bench.scaling import acted_on
-from aon.lab.bench.show import amount, spread
+from aon.lab.bench.show import FACTS, amount, fact_of, known_facts, spread
 from aon.lab.bench.step import Subject
 from aon.lab.errors import LabError
 from aon.lab.files import write_text
@@ -71,14 +71,14 @@ def put(path: Path, text: str) -> bool:
 
 
 def _case_table(case: Case, record: BenchRecord) -> str:
-    facts = [key for key in ("flops", "units") if any(key in variant.facts for variant in case.variants)]
-    head = ["variant", "median", f"ratio to {_plain(case.base)} [quartiles]", "n", *facts]
+    facts = known_facts(case)
+    head = ["variant", "median", f"ratio to {_plain(case.base)} [quartiles]", "n", *(FACTS[fact][0] for fact in facts)]
     lines = [f"| {' | '.join(head)} |", f"|:--|{'--:|' * (len(head) - 1)}"]
     for variant in case.variants:
         n = sum(value is not None for value in variant.repeats)
         about = "about " if variant.facts.get("extrapolated") else ""
         cells = [_plain(variant.name), about + amount(variant.median, record.unit), spread(variant.ratio), str(n)]
-        cells += [f"{variant.facts[fact]:.3g}" if fact in variant.facts else "-" for fact in facts]
+        cells += [fact_of(variant, fact) for fact in facts]
         lines.append(f"| {' | '.join(cells)} |")
     lines += [f"| {_plain(name)} | not measured: {_plain(why)} |  |  |" for name, why in case.absent.items()]
     if case.facts.get("slope") is not None:

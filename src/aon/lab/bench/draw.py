@@ -10,7 +10,7 @@ from matplotlib.ticker import FuncFormatter
 
 from aon.lab.bench.peers import PLAIN, REFERENCE
 from aon.lab.bench.record import BenchRecord, Case, Unit, Variant
-from aon.lab.bench.show import amount
+from aon.lab.bench.show import amount, short
 from aon.lab.drawing import COLOURS, GREY, new_figure, plain, save, styled
 from aon.lab.errors import LabError
 
@@ -80,7 +80,7 @@ def _draw_bars(axes: Axes, case: Case, unit: Unit) -> None:
 
 def _words(variant: Variant, ratio: float, unit: Unit) -> str:
     """What stands beside a bar."""
-    words = f"{ratio:.3g}  ({amount(variant.median, unit)})"
+    words = f"{short(ratio)}  ({amount(variant.median, unit)})"
     return f"{words}  +{variant.facts['units']:.2f} weights" if variant.facts.get("units") else words
 
 

@@ -4,9 +4,23 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from aon.lab.bench.record import BenchRecord, Case, RatioRow, Unit
+from aon.lab.bench.record import BenchRecord, Case, RatioRow, Unit, Variant
 
 NOTHING = "-"
+
+
+# What is told of a variant besides its time: the title, and what the number is divided by.
+FACTS = {"flops": ("GFLOP", 1e9), "units": ("weights", 1.0)}
+
+
+def known_facts(case: Case) -> list[str]:
+    """Those that some variant of the case has."""
+    return [key for key in FACTS if any(key in variant.facts for variant in case.variants)]
+
+
+def fact_of(variant: Variant, fact: str) -> str:
+    """A fact of a variant in three digits."""
+    return f"{variant.facts[fact] / FACTS[fact][1]:.3g}" if fact in variant.facts else NOTHING
 
 
 def tables(record: BenchRecord) -> Group:
@@ -59,12 +73,11 @@ def _table(case: Case, unit: Unit) -> Table:
     table = Table(title=Text(case.name), title_justify="left")
     for title, justify in (("variant", "left"), ("median", "right"), (f"ratio to {case.base}\n[quartiles]", "right")):
         table.add_column(Text(title), justify=justify, no_wrap=True)  # type: ignore[arg-type]
-    table.add_column("rounds", justify="right")
-    facts = [key for key in ("flops", "units") if any(key in variant.facts for variant in case.variants)]
-    for fact in facts:
-        table.add_column(fact, justify="right")
+    facts = known_facts(case)
+    for title in ("n", *(FACTS[fact][0] for fact in facts)):
+        table.add_column(title, justify="right", no_wrap=True)
     for variant in case.variants:
-        extra = [f"{variant.facts[fact]:.3g}" if fact in variant.facts else NOTHING for fact in facts]
+        extra = [fact_of(variant, fact) for fact in facts]
         n = str(sum(value is not None for value in variant.repeats))
         table.add_row(Text(variant.name), amount(variant.median, unit), spread(variant.ratio), n, *extra)
     if "slope" in case.facts:
