@@ -122,9 +122,7 @@ class Normalise(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(  # type: ignore[override]
-        W: Tensor, gain: Tensor | None, state: State, settings: Settings, formed: bool
-    ) -> tuple[Tensor, ...]:
+    def forward(W: Tensor, gain: Tensor | None, state: State, settings: Settings, formed: bool) -> tuple[Tensor, ...]:
         A = W.to(working_dtype(W))
         with torch.autocast(W.device.type, enabled=False):
             G = gram(A)
@@ -176,7 +174,7 @@ class Spectral(torch.autograd.Function):
     """W -> gain W / sigma(W): order 0, which needs no Gram matrix. Returns as `Normalise` does, without `kept`."""
 
     @staticmethod
-    def forward(W: Tensor, gain: Tensor | None, state: State, settings: Settings) -> tuple[Tensor, ...]:  # type: ignore[override]
+    def forward(W: Tensor, gain: Tensor | None, state: State, settings: Settings) -> tuple[Tensor, ...]:
         A = W.to(working_dtype(W))
         with torch.autocast(W.device.type, enabled=False):
             fingerprint = A.sum(-1)
@@ -229,7 +227,7 @@ class _OnceOnly(torch.autograd.Function):
     """The identity, for a gradient whose own derivative must be refused rather than be wrong."""
 
     @staticmethod
-    def forward(gradient: Tensor, *_: Tensor | None) -> Tensor:  # type: ignore[override]
+    def forward(gradient: Tensor, *_: Tensor | None) -> Tensor:
         return gradient.view_as(gradient)
 
     @staticmethod
@@ -237,7 +235,7 @@ class _OnceOnly(torch.autograd.Function):
         pass
 
     @staticmethod
-    def backward(*_: Any) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+    def backward(*_: Any) -> tuple[Tensor | None, ...]:
         raise RuntimeError(
             "the fast weight maps have no second derivative (sigma's gradient holds u and v constant); "
             "use aon.functional.approx_orthonormal, which can be differentiated any number of times"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-_LEAF = 128  # rows below which half a symmetric product costs as much as the whole of it
+LEAF = 128  # rows below which half a symmetric product costs as much as the whole of it
 
 
 def working_dtype(W: Tensor) -> torch.dtype:
@@ -22,7 +22,7 @@ def gram(W: Tensor) -> Tensor:
     """The smaller of W W^T and W^T W."""
     A = W.mT if is_tall(W) else W
     # Blocks pay for large matrices only; a graph that is differentiated or compiled wants the plain product.
-    large = A.dim() == 2 and len(A) >= 2 * _LEAF
+    large = A.dim() == 2 and len(A) >= 2 * LEAF
     if not large or torch.compiler.is_compiling() or (torch.is_grad_enabled() and W.requires_grad):
         return A @ A.mT
     G = A.new_empty(len(A), len(A))
@@ -32,7 +32,7 @@ def gram(W: Tensor) -> Tensor:
 
 def _fill_gram(A: Tensor, G: Tensor, first: int, last: int) -> None:
     """G = A A^T between two rows: what lies above the diagonal blocks is copied from below, not computed."""
-    if last - first <= _LEAF:
+    if last - first <= LEAF:
         torch.mm(A[first:last], A[first:last].mT, out=G[first:last, first:last])
         return
     middle = (first + last) // 2

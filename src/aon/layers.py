@@ -18,9 +18,12 @@ from aon.maps import WeightMap
 from aon.matrices import CONVOLUTIONS, TRANSPOSED, Layout, from_matrix, layout, to_matrix
 from aon.sharing import SharedWeight
 
-_Base = nn.Module if TYPE_CHECKING else object
+if TYPE_CHECKING:
+    _Base = nn.Module
+else:  # the layers bring nn.Module themselves
+    _Base = object
 # What a position costs over what a column costs, products and passes together (docs/performance.md).
-_APPLYING_OVER_FORMING = 2
+APPLYING_OVER_FORMING = 2
 _POINTWISE = (None, functional.conv1d, functional.conv2d, functional.conv3d)
 _TRANSPOSED = (None, functional.conv_transpose1d, functional.conv_transpose2d, functional.conv_transpose3d)
 
@@ -36,8 +39,7 @@ class _Stored(NamedTuple):
 class NormalisedLayer(_Base):
     """What the normalised layers have in common: the mapped weight, its store for evaluation, its checkpoints."""
 
-    weight: nn.Parameter
-    bias: nn.Parameter | None
+    weight: Tensor
     map: WeightMap
     gain: nn.Parameter | None
     gain_init: str
@@ -141,7 +143,7 @@ class NormalisedLayer(_Base):
         Forming costs three products of m x m by m x n (forward, and backward to W and to F), applying F three of
         m x m by m x positions, and more passes over the activations.
         """
-        dear = positions * _APPLYING_OVER_FORMING >= self.form.columns
+        dear = positions * APPLYING_OVER_FORMING >= self.form.columns
         if not self.training or self._shared is not None or dear:
             return None
         return self.map.factor(self._matrix(), self.gain)
@@ -150,7 +152,7 @@ class NormalisedLayer(_Base):
         self, state_dict: dict[str, Any], prefix: str, metadata: Any, strict: bool,
         missing: list[str], unexpected: list[str], errors: list[str],
     ) -> None:  # fmt: skip
-        super()._load_from_state_dict(state_dict, prefix, metadata, strict, missing, unexpected, errors)  # type: ignore[misc]
+        super()._load_from_state_dict(state_dict, prefix, metadata, strict, missing, unexpected, errors)
         kept = [f"{prefix}map.{name}" for name, _ in self.map.named_buffers()]
         gain, found = f"{prefix}gain", any(key in state_dict for key in kept)
         if f"{prefix}weight" in state_dict and gain not in state_dict and not found:
@@ -190,6 +192,8 @@ class _NormalisedConvolution(NormalisedLayer):
 
 class _NormalisedTransposed(NormalisedLayer):
     """The forward of transposed convolutions."""
+
+    bias: Tensor | None
 
     def forward(self, input: Tensor, output_size: list[int] | None = None) -> Tensor:
         """As torch's transposed convolution."""

@@ -21,7 +21,7 @@ class PolarFactor(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(W: Tensor) -> tuple[Tensor, Tensor, Tensor]:  # type: ignore[override]
+    def forward(W: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         A = _precise(W)
         G = gram(A)
         finite = G.isfinite().all(-1, keepdim=True).all(-2, keepdim=True)
@@ -40,7 +40,7 @@ class PolarFactor(torch.autograd.Function):
         ctx.save_for_backward(*inputs, H, s, U)
 
     @staticmethod
-    def backward(ctx: Any, D: Tensor | None, *_: Any) -> Tensor | None:  # type: ignore[override]
+    def backward(ctx: Any, D: Tensor | None, *_: Any) -> Tensor | None:
         if D is None:
             return None
         W, H, s, U = ctx.saved_tensors
@@ -75,7 +75,8 @@ def _precise(W: Tensor) -> Tensor:
 
 def _tolerance(s: Tensor) -> Tensor:
     """Below this a singular value taken from a Gram matrix is zero up to rounding."""
-    return s.amax(-1, keepdim=True) * (s.shape[-1] * torch.finfo(s.dtype).eps) ** 0.5
+    share: float = (s.shape[-1] * torch.finfo(s.dtype).eps) ** 0.5
+    return s.amax(-1, keepdim=True) * share
 
 
 def _inverse(x: Tensor, s: Tensor) -> Tensor:

@@ -56,7 +56,8 @@ def length(x: Tensor) -> Tensor:
     """Euclidean norm that neither over- nor underflows: sigma grows like s^(2q+1), its square leaves float32."""
     largest = x.abs().amax(-1, keepdim=True)
     divisor = torch.where(largest > 0, largest, 1)
-    return torch.linalg.vector_norm(x / divisor, dim=-1, keepdim=True) * largest
+    shrunk: Tensor = torch.linalg.vector_norm(x / divisor, dim=-1, keepdim=True)
+    return shrunk * largest
 
 
 def above(x: Tensor, eps: float) -> tuple[Tensor, Tensor]:

@@ -40,7 +40,7 @@ class SharedWeight:
             raise RuntimeError("a weight changed inside aon.accumulate: take the optimiser's step after the block")
         assert self.mapped is not None
         assert self.leaf is not None
-        return self.leaf if self.holds() else _Join.apply(self.mapped, self)  # type: ignore[no-any-return]
+        return self.leaf if self.holds() else _Join.apply(self.mapped, self)
 
     def gathered(self) -> Tensor | None:
         """The gradient gathered in the leaf, which is empty afterwards."""
@@ -60,12 +60,12 @@ class _Join(torch.autograd.Function):
     """The mapped weight; backward adds what was gathered before. The map's graph is then used up."""
 
     @staticmethod
-    def forward(ctx: Any, mapped: Tensor, shared: SharedWeight) -> Tensor:  # type: ignore[override]
+    def forward(ctx: Any, mapped: Tensor, shared: SharedWeight) -> Tensor:
         ctx.shared = shared
         return mapped.view_as(mapped)
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:  # type: ignore[override]
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
         gathered = ctx.shared.gathered()
         ctx.shared.mapped = None  # a further micro-batch maps the weight again
         return gradient if gathered is None else gradient + gathered, None

@@ -108,7 +108,8 @@ def singular_values(W: Tensor) -> Tensor:
     G = gram(W.double())
     if not G.isfinite().all():
         return torch.full(G.shape[:-1], torch.nan, dtype=torch.float64)
-    return torch.linalg.eigvalsh(G).flip(-1).clamp_min(0).sqrt()
+    eigenvalues: Tensor = torch.linalg.eigvalsh(G)
+    return eigenvalues.flip(-1).clamp_min(0).sqrt()
 
 
 def _has_matrix(layer: Layer) -> bool:

@@ -23,8 +23,8 @@ import torch
 from torch import Tensor, nn
 
 # The counts follow what is done, so they take its constants from where it is done; the tests hold them to it.
-from aon.gram import _LEAF
-from aon.layers import _APPLYING_OVER_FORMING
+from aon.gram import LEAF
+from aon.layers import APPLYING_OVER_FORMING
 from aon.matrices import is_supported, layout
 
 PRODUCTS = 5
@@ -64,12 +64,12 @@ def of_gram(k: int, longer: int) -> int:
         >>> of_gram(512, 4608) / (2 * 512 * 512 * 4608)
         0.625
     """
-    return 2 * longer * (k * k if k < 2 * _LEAF else _computed(k))
+    return 2 * longer * (k * k if k < 2 * LEAF else _computed(k))
 
 
 def _computed(k: int) -> int:
     """Entries of a symmetric k x k matrix that are computed and not copied."""
-    if k <= _LEAF:
+    if k <= LEAF:
         return k * k
     upper, lower = k // 2, k - k // 2
     return _computed(upper) + _computed(lower) + upper * lower
@@ -118,7 +118,7 @@ def of_layer(sizes: Sizes) -> int:
 def of_map_in_step(sizes: Sizes, order: int = 2) -> int:
     """The way to use the map that the layer chooses: F is applied where positions are few beside columns."""
     wide = sizes.rows <= sizes.columns
-    if order > 0 and wide and sizes.positions * _APPLYING_OVER_FORMING < sizes.columns:
+    if order > 0 and wide and sizes.positions * APPLYING_OVER_FORMING < sizes.columns:
         each = of_applied_map(sizes.rows, sizes.columns, sizes.positions, order)
     else:
         each = of_map(sizes.rows, sizes.columns, order)
