@@ -7,8 +7,8 @@ For one weight matrix m x n, with k = min(m, n), l = max(m, n), and p positions 
     map, applied      2 products 2 m m n (Gram, C W), 3 of 2 m m p (F after W: forward, to its input, to F), polynomial
     order 0           2 matrix-vector products forward, 3 passes backward: 10 m n
 
-Of the Gram matrix of a large weight only the blocks on and below the diagonal are computed (`aon.gram`), 5/8 of it for
-k = 512.
+Of the Gram matrix of a large weight, and of X^2, only the blocks on and below the diagonal are computed (`aon.gram`), 5/8
+of it for k = 512.
 The polynomial is evaluated in blocks (Paterson and Stockmeyer), see `aon.matrix_polynomial`: with blocks of s powers
 and b blocks, s - 1 + b - 1 products forward. Passes over m x n and everything of size m are left out: they cost memory
 traffic, which a count of operations does not show.
@@ -75,6 +75,17 @@ def _computed(k: int) -> int:
     return _computed(upper) + _computed(lower) + upper * lower
 
 
+def of_polynomial(k: int, order: int) -> int:
+    """The polynomial and its adjoint; the squares among their products are Gram matrices.
+
+    Example:
+        >>> of_polynomial(2, order=2)
+        32
+    """
+    squares = 0 if order < 2 else 1 if order == 2 else 2
+    return squares * of_gram(k, k) + (sum(polynomial_products(order)) - squares) * 2 * k**3
+
+
 def of_map(rows: int, columns: int, order: int = 2) -> int:
     """Forward and backward of the map where h(W) is formed.
 
@@ -85,7 +96,7 @@ def of_map(rows: int, columns: int, order: int = 2) -> int:
     if order == 0:
         return 10 * rows * columns
     k, longer = sorted((rows, columns))
-    return of_gram(k, longer) + (PRODUCTS - 1) * 2 * k * k * longer + sum(polynomial_products(order)) * 2 * k**3
+    return of_gram(k, longer) + (PRODUCTS - 1) * 2 * k * k * longer + of_polynomial(k, order)
 
 
 def of_maps(weights: Sequence[Tensor], order: int = 2) -> int:
@@ -101,7 +112,7 @@ def of_applied_map(rows: int, columns: int, positions: int, order: int = 2) -> i
         104
     """
     others = 2 * rows * rows * (columns + 3 * positions)
-    return of_gram(rows, columns) + others + sum(polynomial_products(order)) * 2 * rows**3
+    return of_gram(rows, columns) + others + of_polynomial(rows, order)
 
 
 def of_layer(sizes: Sizes) -> int:
