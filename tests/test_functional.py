@@ -77,7 +77,7 @@ def test_oracle_of_options(W, option, order):
     torch.testing.assert_close(approx_orthonormal(W, order, **option), expected, atol=tolerance, rtol=0)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.integers(1, 12), st.integers(1, 12), st.integers(0, 12), st.floats(0.01, 1.4), st.integers(0, 99))
 def test_oracle_for_any_shape_order_and_size(m, n, order, size, seed):
     W = torch.randn(m, n, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
@@ -91,7 +91,7 @@ def test_oracle_for_any_shape_order_and_size(m, n, order, size, seed):
         )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.integers(1, 6), st.integers(1, 6), st.integers(0, 6), st.sampled_from(OPTIONS), st.integers(0, 99))
 def test_rotations_pass_through(m, n, order, option, seed):
     """h(A W B) = A h(W) B for orthogonal A and B: the map acts on singular values only."""
@@ -102,7 +102,7 @@ def test_rotations_pass_through(m, n, order, option, seed):
     torch.testing.assert_close(approx_orthonormal(A @ W @ B, order, **option), expected, atol=1e-12, rtol=0)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     st.integers(1, 6),
     st.integers(1, 6),
@@ -121,7 +121,7 @@ def test_about_one_it_does():
     assert not torch.allclose(approx_orthonormal(W), approx_orthonormal(W / 2))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.integers(1, 8), st.integers(1, 8), st.integers(0, 10))
 def test_transposition_passes_through(m, n, order):
     W = random_matrix(m, n)
@@ -223,7 +223,7 @@ def test_orthonormality_error_of_rank_one(k):
     assert orthonormality_error(H).item() == pytest.approx((1 - 1 / k) ** 0.5, abs=1e-7)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.integers(1, 6), st.integers(1, 6), st.floats(1e-3, 1e3))
 def test_orthonormality_error_is_a_distance(m, n, size):
     """min_c |c G - I|_F / sqrt(k), by least squares; the size of H does not matter, and an orthonormal H has none."""

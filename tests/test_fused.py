@@ -114,7 +114,7 @@ def test_several_power_steps(shape, order, option, steps):
     compare(shape, Settings(order, n_power_iterations=steps, **option), with_gain=False)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     st.integers(1, 6), st.integers(1, 6), st.integers(0, 9), st.sampled_from(OPTIONS), st.integers(1, 3)
 )  # fmt: skip

@@ -46,7 +46,7 @@ def test_polar_is_u_v(shape):
     torch.testing.assert_close(polar(W), svd_polar(W), atol=10 * max(shape) * EPS, rtol=0)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.integers(1, 10), st.integers(1, 10), st.integers(0, 99))
 def test_polar_of_random_matrices_is_orthonormal(m, n, seed):
     W = torch.randn(m, n, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))

@@ -7,8 +7,8 @@ For one weight matrix m x n, with k = min(m, n), l = max(m, n), and p positions 
     map, applied      2 products 2 m m n (Gram, C W), 3 of 2 m m p (F after W: forward, to its input, to F), polynomial
     order 0           2 matrix-vector products forward, 3 passes backward: 10 m n
 
-Of the Gram matrix of a large weight, and of X^2, only the blocks on and below the diagonal are computed (`aon.gram`), 5/8
-of it for k = 512.
+Of the Gram matrix of a large weight, and of X^2, only the blocks on and below the diagonal are computed (`aon.gram`),
+5/8 of it for k = 512.
 The polynomial is evaluated in blocks (Paterson and Stockmeyer), see `aon.matrix_polynomial`: with blocks of s powers
 and b blocks, s - 1 + b - 1 products forward. Passes over m x n and everything of size m are left out: they cost memory
 traffic, which a count of operations does not show.
