@@ -312,7 +312,7 @@ def by_file(model: Any) -> Any:
 
 @pytest.mark.parametrize("duplicate", [copy.deepcopy, by_pickle, by_file])
 @each_map
-@each_layer
+@some_layers
 def test_copies(duplicate, options, kind):
     """The same function and the same next step, and nothing in common; in training and after evaluation."""
     layer, x = normalised(kind, options), inputs(kind)
