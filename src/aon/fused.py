@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import FunctionCtx
 
-from aon.gram import gram, is_tall, working_dtype
+from aon.gram import gram, in_full_precision, is_tall, working_dtype
 from aon.matrix_polynomial import add_outer, adjoint, evaluate, multiply_add
 from aon.polynomials import expansion_coefficients
 from aon.power import Ascent, above, apply, ascend, length, moved, resume, unit
@@ -40,8 +40,8 @@ class Kept(NamedTuple):
 
     F: Tensor
     X: Tensor
-    radius: Tensor  # r
-    radius_live: Tensor  # 0 where r is a constant
+    radius: Tensor  # r; empty where it is 1
+    radius_live: Tensor  # 0 where the norm that r is made of was not above eps
     sigma: Tensor
     live: Tensor  # 0 where sigma is a constant
     left: Tensor  # as in Ascent; for the Frobenius norm `left` is d sigma / d Phi itself
@@ -57,16 +57,20 @@ def factor(W: Tensor, G: Tensor, u: Tensor, settings: Settings) -> tuple[Kept, T
     """F with h(W) = F W, together with what its backward needs; and the moved u."""
     steps, eps = settings.n_power_iterations, settings.eps
     # Tensors of their own, even where empty: Dynamo loses an output that an autograd.Function returns twice.
-    before = Ascent(*[G.new_empty(0) for _ in Ascent._fields])
-    radius, radius_live = G.new_ones(*G.shape[:-2], 1), G.new_zeros(*G.shape[:-2], 1)
+    before_left, before_right, before_sigma, radius, radius_live = (G.new_empty(0) for _ in range(5))
+    X = -G
     if settings.centre == "mean":
         radius, radius_live = above(G.diagonal(dim1=-2, dim2=-1).mean(-1, keepdim=True), eps**2)
     elif settings.prescale:  # about the mean the size of W cancels, and there is nothing to prescale
         before = ascend(W, G, None, u, steps, eps)
         radius, radius_live = before.sigma.square(), before.live
-    X = G / -radius[..., None]
+        before_left, before_right, before_sigma = before.outer_left, before.outer_right, before.sigma
+    if settings.moves_centre:
+        X /= radius[..., None]
     X.diagonal(dim1=-2, dim2=-1).add_(1)
-    Phi = evaluate(expansion_coefficients(settings.order), X).mul_(radius.rsqrt()[..., None])
+    Phi = evaluate(expansion_coefficients(settings.order), X)
+    if settings.moves_centre:
+        Phi *= radius.rsqrt()[..., None]
     end = ascend(W, G, Phi, u, steps, eps)
     u = end.u
     if settings.scale == "frobenius":
@@ -74,7 +78,7 @@ def factor(W: Tensor, G: Tensor, u: Tensor, settings: Settings) -> tuple[Kept, T
     elif settings.scale is None:
         end = end._replace(sigma=torch.ones_like(end.sigma), live=torch.zeros_like(end.live))
     F = Phi.div_(end.sigma[..., None])
-    return Kept(F, X, radius, radius_live, *end[1:], before.outer_left, before.outer_right, before.sigma), u
+    return Kept(F, X, radius, radius_live, *end[1:], before_left, before_right, before_sigma), u
 
 
 def pull_back(Q: Tensor, kept: Kept, settings: Settings) -> Tensor:
@@ -86,9 +90,10 @@ def pull_back(Q: Tensor, kept: Kept, settings: Settings) -> Tensor:
     elif settings.scale == "frobenius":
         Q = Q - c[..., None] * kept.left
     # 2 dL/dG = -2 Xbar / r, and Xbar is linear in D: the factor -2 / r goes in here.
-    D = (Q + Q.mT).mul_((-r.rsqrt() / (kept.sigma * r))[..., None])
+    share = -1 / kept.sigma
+    D = (Q + Q.mT).mul_((share / (r * r.sqrt()) if settings.moves_centre else share)[..., None])
     C = adjoint(expansion_coefficients(settings.order), X, D)
-    if settings.centre == "mean" or settings.prescale:
+    if settings.moves_centre:
         trace = C.diagonal(dim1=-2, dim2=-1).sum(-1, keepdim=True)
         rbar = ((inner(C, X) - trace) / 2 - inner(Q, F) / (2 * r)) * kept.radius_live
         if settings.centre == "mean":
@@ -124,7 +129,7 @@ class Normalise(torch.autograd.Function):
     @staticmethod
     def forward(W: Tensor, gain: Tensor | None, state: State, settings: Settings, formed: bool) -> tuple[Tensor, ...]:
         A = W.to(working_dtype(W))
-        with torch.autocast(W.device.type, enabled=False):
+        with in_full_precision(W):
             G = gram(A)
             fingerprint = G.sum(-1)
             start = resume(fingerprint, state.seen, state.u, state.previous).to(A.dtype)
@@ -145,7 +150,7 @@ class Normalise(torch.autograd.Function):
         if dH is None:
             return (None,) * 5
         W, gain, *kept = ctx.saved_tensors
-        with torch.no_grad(), torch.autocast(W.device.type, enabled=False):
+        with torch.no_grad(), in_full_precision(W):
             dW, dgain = _backward(W, gain, Kept(*kept), dH, ctx.settings, ctx.formed)
         return once_only(dW, W, gain, dH), once_only(dgain, W, gain, dH), None, None, None
 
@@ -176,7 +181,7 @@ class Spectral(torch.autograd.Function):
     @staticmethod
     def forward(W: Tensor, gain: Tensor | None, state: State, settings: Settings) -> tuple[Tensor, ...]:
         A = W.to(working_dtype(W))
-        with torch.autocast(W.device.type, enabled=False):
+        with in_full_precision(W):
             fingerprint = A.sum(-1)
             start = u = resume(fingerprint, state.seen, state.u, state.previous).to(A.dtype)
             for _ in range(settings.n_power_iterations):
@@ -200,7 +205,7 @@ class Spectral(torch.autograd.Function):
         if dH is None:
             return (None,) * 4
         W, gain, u, v, sigma, live = ctx.saved_tensors
-        with torch.no_grad(), torch.autocast(W.device.type, enabled=False):
+        with torch.no_grad(), in_full_precision(W):
             D, A = dH.to(u.dtype), W.to(u.dtype)
             rows = torch.linalg.vecdot(D, A) / sigma
             c = (rows if gain is None else rows * gain.to(u.dtype).unflatten(0, u.shape)).sum(-1, keepdim=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
+
 import torch
 from torch import Tensor
 
@@ -11,6 +13,12 @@ LEAF = 128  # rows below which half a symmetric product costs as much as the who
 def working_dtype(W: Tensor) -> torch.dtype:
     """Gram matrix and sigma are computed in float32 at least."""
     return torch.promote_types(W.dtype, torch.float32)
+
+
+def in_full_precision(W: Tensor) -> AbstractContextManager[object]:
+    """A context without autocast for W's device; nothing at all where there is none, since entering one takes time."""
+    device = W.device.type
+    return torch.autocast(device, enabled=False) if torch.is_autocast_enabled(device) else nullcontext()
 
 
 def is_tall(W: Tensor) -> bool:

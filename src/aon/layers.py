@@ -118,7 +118,7 @@ class NormalisedLayer(_Base):
         """The mapped weight, computed once and kept until the weight, the gain or the map's state changes.
 
         A version counter tells of most writes, and costs nothing; it does not count writes through `.data`, which the
-        evidence does: two passes over W, and the gain and the map's state themselves.
+        evidence does: one pass over W, and the gain and the map's state themselves.
         """
         with torch.inference_mode(False), torch.no_grad():
             versions, evidence, stored = self._versions(), self._evidence(), self._stored
@@ -131,7 +131,7 @@ class NormalisedLayer(_Base):
         return tuple((t.data_ptr(), _version(t), t.dtype, t.device) for t in (self.weight, *self._small()))
 
     def _evidence(self) -> list[Tensor]:
-        return [_bits(tensor) for tensor in (*_probes(self.weight), *self._small())]
+        return [_bits(tensor) for tensor in (_probe(self.weight), *self._small())]
 
     def _small(self) -> list[Tensor]:
         """What the mapped weight depends on beside W."""
@@ -281,18 +281,16 @@ def _version(tensor: Tensor) -> int:
     return 0 if tensor.is_inference() else tensor._version
 
 
-def _probes(weight: Tensor) -> tuple[Tensor, Tensor]:
-    """Two sums over each row of W, as W lies in memory.
+def _probe(weight: Tensor) -> Tensor:
+    """The rows of W, as W lies in memory, times fixed factors without pattern.
 
-    The sum of the bits moves with every change of one number; the sum with fixed factors without pattern moves with
-    what that one may miss: changes of sign or of order.
+    It moves with every change that is more than the rounding of its sum; a smaller one is below rounding in h(W) too.
     """
     dimensions = sorted(range(weight.dim()), key=weight.stride, reverse=True)
     W = weight.detach().permute(dimensions).flatten(1)
-    bits = _bits(W)
     factors = torch.arange(1, W.shape[1] + 1, dtype=torch.float32, device=W.device).cos_()
     exact = working_dtype(W)
-    return bits.sum(1, dtype=torch.promote_types(bits.dtype, torch.int32)), W.to(exact) @ factors.to(exact)
+    return W.to(exact) @ factors.to(exact)
 
 
 def _bits(tensor: Tensor) -> Tensor:

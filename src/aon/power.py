@@ -42,6 +42,10 @@ def resume(fingerprint: Tensor, seen: Tensor, u: Tensor, previous: Tensor) -> Te
     it compiles without a break, and sees writes through `.data`.
     """
     new = (fingerprint.to(seen.dtype) != seen).any(-1, keepdim=True)
+    if torch.compiler.is_compiling():
+        # A sum, because the partitioner of torch 2.13 would make a `where` anew in the backward, from the buffers as
+        # they are then: moved. It does not do so with what comes out of a reduction.
+        return torch.stack((torch.where(new, u, 0), torch.where(new, 0, previous))).sum(0)
     return torch.where(new, u, previous)
 
 
@@ -53,11 +57,13 @@ def apply(A: Tensor | None, x: Tensor) -> Tensor:
 
 
 def length(x: Tensor) -> Tensor:
-    """Euclidean norm that neither over- nor underflows: sigma grows like s^(2q+1), its square leaves float32."""
-    largest = x.abs().amax(-1, keepdim=True)
-    divisor = torch.where(largest > 0, largest, 1)
-    shrunk: Tensor = torch.linalg.vector_norm(x / divisor, dim=-1, keepdim=True)
-    return shrunk * largest
+    """Euclidean norm, its squares in float64: sigma grows like s^(2q+1), and its square leaves float32."""
+    norm: Tensor = torch.linalg.vector_norm(x, dim=-1, keepdim=True, dtype=_wide(x))
+    return norm.to(x.dtype)
+
+
+def _wide(x: Tensor) -> torch.dtype:
+    return x.dtype if x.device.type == "mps" else torch.float64  # that device has no float64
 
 
 def above(x: Tensor, eps: float) -> tuple[Tensor, Tensor]:
@@ -65,8 +71,8 @@ def above(x: Tensor, eps: float) -> tuple[Tensor, Tensor]:
 
     NaN counts as above: a weight that is not finite must give NaN, not pass unscaled.
     """
-    live = ~(x <= eps)
-    return torch.where(live, x, 1), live.to(x.dtype)
+    dead = x <= eps
+    return x.masked_fill(dead, 1), (~dead).to(x.dtype)
 
 
 def moved(u: Tensor, new: Tensor, sigma: Tensor, live: Tensor) -> Tensor:
@@ -79,11 +85,17 @@ def unit(x: Tensor) -> Tensor:
     return x / above(length(x), 0.0)[0]
 
 
+def _root_of_product(x: Tensor, y: Tensor, empty: float = 1) -> Tensor:
+    """sqrt(x . y) of two vectors whose product is not negative but by rounding; `empty` where it is zero."""
+    product = (x.to(_wide(x)) * y).sum(-1, keepdim=True)
+    return product.masked_fill(product <= 0, empty).sqrt().to(x.dtype)
+
+
 def _ascend_wide(G: Tensor, Phi: Tensor | None, u: Tensor, n_power_iterations: int, eps: float) -> Ascent:
     for _ in range(n_power_iterations):
         t = unit(apply(Phi, u))  # v = W^T t / |W^T t|
         s = apply(G, t)
-        norm = above((t * s).sum(-1, keepdim=True).clamp_min(0).sqrt(), 0.0)[0]  # |W^T t|
+        norm = _root_of_product(t, s)  # |W^T t|
         t, s = t / norm, s / norm  # now v = W^T t, s = W v
         b = apply(Phi, s)  # B v
         sigma, live = above(length(b), eps)
@@ -96,9 +108,7 @@ def _ascend_tall(W: Tensor, G: Tensor, Phi: Tensor | None, u: Tensor, n_power_it
     for _ in range(n_power_iterations):
         v = unit(apply(Phi, a))
         z = apply(Phi, v)  # B v = W z
-        size = above(length(z), 0.0)[0]
-        norm = (z / size * apply(G, z / size)).sum(-1, keepdim=True).clamp_min(0).sqrt()
-        sigma, live = above(norm * size, eps)
+        sigma, live = above(_root_of_product(z, apply(G, z), empty=0), eps)
         a = apply(G, z / sigma)  # W^T u of the moved u
     u = moved(u, apply(W, z / sigma), sigma, live)
     return Ascent(u, sigma, live, left=a, right=v, outer_left=z / sigma, outer_right=z)

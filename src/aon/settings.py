@@ -21,6 +21,11 @@ class Settings(NamedTuple):
     n_power_iterations: int = 1
     eps: float = 1e-12
 
+    @property
+    def moves_centre(self) -> bool:
+        """Whether the expansion is about another number than 1."""
+        return self.centre == "mean" or self.prescale
+
 
 def check_settings(
     order: int, scale: str | None, centre: str, prescale: bool, n_power_iterations: int, eps: float
