@@ -30,7 +30,7 @@ def counted(run):
 
 
 def test_counts_by_hand():
-    # 512 x 4608: five products of 2 512 512 4608, and for order 2 one forward (a square, by blocks too) and one backward
+    # 512 x 4608: five products of 2 512 512 4608, and for order 2 one (a square, by blocks) forward, one backward
     # (of the Gram matrix 5/8: four blocks of 128 on the diagonal, two below it, one of 256 below those)
     assert flops.of_map(512, 4608, 2) == 4.625 * 2_415_919_104 + 1.625 * 268_435_456
     assert flops.of_map(64, 27, 2) == 5 * 2 * 27 * 27 * 64 + 2 * 2 * 27**3  # tall: the smaller side is 27
