@@ -11,6 +11,7 @@ from pathlib import Path
 import torch
 
 import aon
+from aon.lab.allocator import keep_memory
 from aon.lab.errors import LabError
 from aon.lab.records import Environment
 
@@ -60,13 +61,15 @@ def memory() -> int:
 def settled(device: torch.device, threads: int, seed: int) -> Iterator[None]:
     """Fix threads, algorithms and random streams, so that a run repeats itself bit for bit.
 
-    The threads and the choice of algorithms are put back afterwards; torch's random streams are not.
+    The threads and the choice of algorithms are put back afterwards; torch's random streams are not, and freed memory
+    stays with the process.
 
     Args:
         device: Where the run is computed.
         threads: CPU threads; sums are split among them, so their number is part of the result's last bits.
         seed: Start of the random streams.
     """
+    keep_memory()
     before = torch.get_num_threads(), torch.backends.cudnn.deterministic, torch.backends.cudnn.benchmark
     torch.set_num_threads(threads)
     torch.backends.cudnn.deterministic, torch.backends.cudnn.benchmark = True, False

@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 import aon
 from aon.lab import machine
+from aon.lab.allocator import keep_memory
 from aon.lab.bench.rounds import Measured, Plan, Repeats, middle, ratio
 from aon.lab.errors import LabError
 from aon.lab.files import write_text
@@ -146,6 +147,7 @@ def environment(device: torch.device) -> dict[str, Any]:
     return {
         **machine.environment(device).model_dump(mode="json"),
         "cores": machine.cores(),
+        "memory": "kept" if keep_memory() else "returned",
         "load": [round(load, 2) for load in os.getloadavg()] if hasattr(os, "getloadavg") else None,
         "machine": platform.machine(),
         "modified": _modified(),

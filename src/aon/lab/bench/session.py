@@ -8,6 +8,7 @@ import torch
 from rich.console import Console
 
 from aon.lab import machine
+from aon.lab.allocator import keep_memory
 from aon.lab.bench import draw, record
 from aon.lab.bench.document import measured_part, put
 from aon.lab.bench.rounds import CLOCKS, Plan
@@ -26,6 +27,7 @@ def use_threads(threads: int | None) -> int:
     """
     if threads is not None and threads < 1:
         raise LabError(f"threads = {threads}: expected 1 or more")
+    keep_memory()  # as training does
     torch.set_num_threads(threads or machine.cores())
     return torch.get_num_threads()
 
