@@ -1,9 +1,9 @@
 """Memory that a training process has freed is kept for its next step, where the C library can be told so.
 
 glibc gives large blocks back to the system as soon as they are freed; the next step asks for them again, and every page
-is filled with zeros and mapped anew. A training step frees and asks for the same blocks over and over: on two cores
-that costs a step with AON, which has more of them, a tenth of its time (docs/performance.md has both numbers). This
-changes the process as a whole, so it is the laboratory's to do, never the library's.
+is filled with zeros and mapped anew. A training step frees and asks for the same blocks over and over, and takes some
+percent less time without that (docs/performance.md). This changes the process as a whole, so it is the laboratory's to
+do, never the library's.
 """
 
 import ctypes
