@@ -1,6 +1,6 @@
 """Weight matrices that stay nearly orthonormal while they train."""
 
-from aon import functional, maps
+from aon import bounding, functional, maps, penalties, renorm, whitening
 from aon.accumulation import accumulate
 from aon.convert import fold, normalise, normalised_weight
 from aon.spectra import Spectra, Spectrum, spectra
@@ -12,11 +12,15 @@ __all__ = [
     "Spectrum",
     "Survey",
     "accumulate",
+    "bounding",
     "fold",
     "functional",
     "maps",
     "normalise",
     "normalised_weight",
+    "penalties",
+    "renorm",
     "spectra",
     "survey",
+    "whitening",
 ]
