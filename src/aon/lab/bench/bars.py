@@ -57,8 +57,8 @@ class Bar:
 
 def _is_usual(record: BenchRecord) -> bool:
     """Measured by the clock on the wall, in a process that keeps its memory as training does."""
-    memory = record.environment.get("memory", "kept")
-    return record.settings.get("clock", "wall") == "wall" and memory == "kept"
+    memory, clock = record.environment.get("memory", "kept"), record.settings.get("clock", "wall")
+    return (memory, clock) == ("kept", "wall")
 
 
 def over(name: str, *bases: str) -> Find:
