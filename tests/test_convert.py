@@ -296,3 +296,9 @@ def test_two_conversions_start_alike():
     aon.normalise(b)
     assert torch.equal(a[0].map.u, b[0].map.u)
     assert torch.equal(a(images()), b(images()))
+
+
+def test_the_gain_of_a_frozen_layer_is_frozen():
+    layer = nn.Linear(3, 2).requires_grad_(False)
+    assert not aon.normalise(layer).gain.requires_grad
+    assert aon.normalise(nn.Linear(3, 2)).gain.requires_grad

@@ -161,7 +161,8 @@ def _install(layer: nn.Module, map: WeightMap, gain: bool, gain_init: str) -> No
     ours = cast(NormalisedLayer, layer)
     keep_off_fast_paths(map)
     ours.map, ours.gain_init, ours._stored, ours._shared = map.train(layer.training), gain_init, None, None
-    ours.register_parameter("gain", nn.Parameter(weight.new_ones(form.outputs)) if gain else None)
+    scale = nn.Parameter(weight.new_ones(form.outputs), requires_grad=weight.requires_grad)
+    ours.register_parameter("gain", scale if gain else None)
     ours.start()
 
 
