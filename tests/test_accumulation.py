@@ -45,8 +45,8 @@ def micro_batches(count: int = 4) -> list[Tensor]:
     return list(torch.randn(count, 2, 3, 5, 5, dtype=torch.float64))
 
 
-def accumulate(model: nn.Module, batches: list[Tensor], shared: bool) -> None:
-    with aon.accumulate(model) if shared else nullcontext():
+def accumulate(model: nn.Module, batches: list[Tensor], shared: bool, expected: int = 4) -> None:
+    with aon.accumulate(model, expected) if shared else nullcontext():
         for x in batches:
             (model(x) - 1).square().mean().backward()
 
@@ -69,6 +69,36 @@ def test_gradients_are_those_of_the_plain_way(options):
     accumulate(other, batches, shared=True)
     for mine, theirs in zip(other.parameters(), model.parameters(), strict=True):
         torch.testing.assert_close(mine.grad, theirs.grad, atol=1e-12, rtol=1e-12)
+
+
+@pytest.mark.parametrize("expected", [1, 4, 1000])
+@each_map
+def test_gradients_do_not_depend_on_how_many_micro_batches_are_expected(options, expected):
+    """With 1, the last layers share F; with 1000, none does."""
+    model = network(**options)
+    other = copy.deepcopy(model)
+    batches = micro_batches(3)
+    accumulate(model, batches, shared=False)
+    accumulate(other, batches, shared=True, expected=expected)
+    for mine, theirs in zip(other.parameters(), model.parameters(), strict=True):
+        torch.testing.assert_close(mine.grad, theirs.grad, atol=1e-12, rtol=1e-12)
+
+
+def test_what_is_shared_is_the_cheaper_of_the_two():
+    model = network()
+    for expected, applied in ((1, True), (1000, False)):
+        with aon.accumulate(model, expected):
+            for x in micro_batches():
+                model(x).sum().backward()
+            assert model[4]._shared.applied == applied
+            assert tuple(model[4]._shared.mapped.shape) == ((5, 5) if applied else (5, 64))
+            assert not model[0]._shared.applied  # many positions
+
+
+@pytest.mark.parametrize("wrong", [0, -1, 2.0, True, "4"])
+def test_a_number_of_micro_batches_that_is_none_is_refused(wrong):
+    with pytest.raises(ValueError, match="expected a positive whole number"), aon.accumulate(network(), wrong):
+        pass
 
 
 @each_map

@@ -14,7 +14,8 @@ ROOT = Path(aon.__file__).parent
 LIBRARY = sorted(path.stem for path in ROOT.glob("*.py") if path.stem != "__init__")
 # From the ground up; a module may import only from lines before its own.
 LAYERS = [
-    {"polynomials", "text", "gram", "roots", "matrices"},
+    {"polynomials", "text", "products", "roots", "matrices"},
+    {"gram"},
     {"settings", "matrix_polynomial", "power", "reference", "sharing"},
     {"selection", "fused", "fused_whitening"},
     {"functional", "orthogonal", "renorm", "whitening"},

@@ -3,13 +3,13 @@
 import pytest
 import torch
 
-from aon.gram import gram, is_tall, working_dtype
+from aon.gram import PANEL, gram, in_panels, is_tall, working_dtype
 
 
 @pytest.mark.parametrize("rows", [1, 5, 127, 128, 255, 256, 257, 300, 513])
 @pytest.mark.parametrize("tall", [False, True], ids=["wide", "tall"])
 def test_by_halves_equals_the_whole(rows, tall):
-    W = torch.randn(rows, rows + 7, dtype=torch.float64)
+    W = torch.randn(rows, 2 * rows + 7, dtype=torch.float64)
     W = W.mT.contiguous() if tall else W
     expected = W.mT @ W if tall else W @ W.mT
     G = gram(W)
@@ -22,7 +22,7 @@ def test_batches():
     torch.testing.assert_close(gram(W), W @ W.mT)
 
 
-@pytest.mark.parametrize("shape", [(300, 310), (310, 300), (4, 6)])
+@pytest.mark.parametrize("shape", [(300, 610), (610, 300), (4, 6)])
 def test_the_gradient_is_that_of_the_product(shape):
     W = torch.randn(shape, dtype=torch.float64, requires_grad=True)
     k = min(shape)
@@ -32,14 +32,21 @@ def test_the_gradient_is_that_of_the_product(shape):
     torch.testing.assert_close(found, expected, atol=1e-10, rtol=0)
 
 
+def test_in_panels():
+    assert in_panels(512, 4608)
+    assert not in_panels(512, 512)
+    assert not in_panels(64, 576)
+
+
 def test_strided_weights():
-    W = torch.randn(800, 600, dtype=torch.float64)[::2, ::2]
+    W = torch.randn(1600, 600, dtype=torch.float64)[::2, ::2]
     torch.testing.assert_close(gram(W), W.mT @ W, atol=1e-11, rtol=0)
 
 
 def test_the_same_weight_gives_the_same_bits():
     """What tells an old weight from a new one compares exactly."""
     W = torch.randn(400, 900)
+    assert in_panels(*W.shape)
     assert torch.equal(gram(W), gram(W.clone()))
     with torch.no_grad():
         assert torch.equal(gram(W), gram(W))
@@ -58,9 +65,10 @@ def test_working_dtype(dtype, expected):
     assert working_dtype(torch.ones(1, dtype=dtype)) == expected
 
 
-def test_what_lies_above_the_blocks_is_copied():
-    G = gram(torch.randn(300, 400))
-    assert torch.equal(G[:150, 150:], G[150:, :150].mT)
+def test_what_lies_right_of_the_panels_is_copied():
+    G = gram(torch.randn(300, 800))
+    assert torch.equal(G[:PANEL, PANEL:], G[PANEL:, :PANEL].mT)
+    assert torch.equal(G[:150, 192:], G[192:, :150].mT)
 
 
 def test_smaller_side():

@@ -8,8 +8,8 @@ from aon.sharing import SharedWeight
 
 def start(holds: bool) -> tuple[torch.Tensor, SharedWeight]:
     W = torch.ones(2, 3, requires_grad=True)
-    shared = SharedWeight(lambda: holds)
-    shared.hold(W * 2, ("version",))
+    shared = SharedWeight(lambda: holds, 4)
+    shared.hold(W * 2, ("version",), applied=False)
     return W, shared
 
 
@@ -42,4 +42,4 @@ def test_a_weight_of_another_version_is_refused():
 
 
 def test_nothing_held():
-    SharedWeight(lambda: True).flush()
+    SharedWeight(lambda: True, 4).flush()

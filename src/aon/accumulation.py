@@ -12,7 +12,7 @@ from aon.sharing import SharedWeight
 
 
 @contextmanager
-def accumulate(model: nn.Module) -> Iterator[None]:
+def accumulate(model: nn.Module, micro_batches: int = 4) -> Iterator[None]:
     """Let the micro-batches of one update share h(W): forward and backward of the map are done once for all of them.
 
     The gradients are those of the plain way, to rounding. They are complete when the block ends: clip them and take
@@ -21,8 +21,11 @@ def accumulate(model: nn.Module) -> Iterator[None]:
 
     Args:
         model: Any model; one without normalised layers is left as it is.
+        micro_batches: About how many there will be. The gradients do not depend on it; it tells which of the two ways
+            to use the map is cheaper for all of them together.
 
     Raises:
+        ValueError: `micro_batches` is not a positive whole number.
         RuntimeError: A block is entered inside another one, or a weight changes inside the block.
 
     Example:
@@ -35,11 +38,13 @@ def accumulate(model: nn.Module) -> Iterator[None]:
         >>> model.weight.grad.shape
         torch.Size([3, 4])
     """
+    if isinstance(micro_batches, bool) or not isinstance(micro_batches, int) or micro_batches < 1:
+        raise ValueError(f"micro_batches={micro_batches!r}: expected a positive whole number")
     layers = [layer for layer in model.modules() if isinstance(layer, NormalisedLayer)]
     if any(layer._shared is not None for layer in layers):
         raise RuntimeError("aon.accumulate: the model is in such a block already")
     for layer in layers:
-        layer._shared = SharedWeight(_holds(model))
+        layer._shared = SharedWeight(_holds(model), micro_batches)
     try:
         yield
         for layer in layers:

@@ -21,9 +21,10 @@ from torch import Tensor
 from torch.autograd.function import FunctionCtx
 
 from aon.gram import gram, in_full_precision, is_tall, working_dtype
-from aon.matrix_polynomial import add_outer, adjoint, evaluate, multiply_add
+from aon.matrix_polynomial import add_outer, adjoint, evaluate, plus_transpose
 from aon.polynomials import expansion_coefficients
-from aon.power import Ascent, above, apply, ascend, length, moved, resume, unit
+from aon.power import above, apply, ascend, length, moved, resume, unit
+from aon.products import add_product, product
 from aon.settings import Settings
 
 
@@ -35,63 +36,80 @@ class State(NamedTuple):
     seen: Tensor
 
 
+_ABSENT: Any = None
+
+
 class Kept(NamedTuple):
-    """What the backward needs; all on the k side."""
+    """What the backward needs beside W and the moved u; all on the k side, absent where the settings do not need it."""
 
     F: Tensor
     X: Tensor
-    radius: Tensor  # r; empty where it is 1
-    radius_live: Tensor  # 0 where the norm that r is made of was not above eps
     sigma: Tensor
-    live: Tensor  # 0 where sigma is a constant
-    left: Tensor  # as in Ascent; for the Frobenius norm `left` is d sigma / d Phi itself
-    right: Tensor
-    outer_left: Tensor
-    outer_right: Tensor
-    before_left: Tensor  # the same for the norm of W that prescale divides by
-    before_right: Tensor
-    before_sigma: Tensor
+    live: Tensor = _ABSENT  # whether sigma is more than eps, and no constant
+    left: Tensor = _ABSENT  # as in Ascent where W is tall; for the Frobenius norm d sigma / d Phi itself
+    right: Tensor = _ABSENT  # as in Ascent
+    outer: Tensor = _ABSENT
+    radius: Tensor = _ABSENT  # r
+    radius_live: Tensor = _ABSENT  # whether the norm that r is made of was more than eps
+    before_left: Tensor = _ABSENT  # gradient of the norm of W that prescale divides by, a matrix of rank one times W
+    before_right: Tensor = _ABSENT
+    before_sigma: Tensor = _ABSENT
+
+
+def names_of_kept(settings: Settings, tall: bool) -> list[str]:
+    """Which fields of Kept are there: an autograd function hands over tensors only, in a row."""
+    names = ["F", "X", "sigma"]
+    if settings.scale == "spectral":
+        names += ["live", "right", "outer", *(["left"] if tall else [])]
+    elif settings.scale == "frobenius":
+        names += ["live", "left"]
+    if settings.moves_centre:
+        names += ["radius", "radius_live"]
+        names += [] if settings.centre == "mean" else ["before_left", "before_right", "before_sigma"]
+    return names
 
 
 def factor(W: Tensor, G: Tensor, u: Tensor, settings: Settings) -> tuple[Kept, Tensor]:
     """F with h(W) = F W, together with what its backward needs; and the moved u."""
-    steps, eps = settings.n_power_iterations, settings.eps
-    # Tensors of their own, even where empty: Dynamo loses an output that an autograd.Function returns twice.
-    before_left, before_right, before_sigma, radius, radius_live = (G.new_empty(0) for _ in range(5))
+    steps, eps, tall = settings.n_power_iterations, settings.eps, is_tall(W)
+    more: dict[str, Tensor] = {}
     X = -G
     if settings.centre == "mean":
-        radius, radius_live = above(G.diagonal(dim1=-2, dim2=-1).mean(-1, keepdim=True), eps**2)
+        more["radius"], more["radius_live"] = above(G.diagonal(dim1=-2, dim2=-1).mean(-1, keepdim=True), eps**2)
     elif settings.prescale:  # about the mean the size of W cancels, and there is nothing to prescale
         before = ascend(W, G, None, u, steps, eps)
-        radius, radius_live = before.sigma.square(), before.live
-        before_left, before_right, before_sigma = before.outer_left, before.outer_right, before.sigma
+        more["radius"], more["radius_live"] = before.sigma.square(), before.live
+        more["before_left"] = before.outer / before.sigma if tall else before.left
+        more["before_right"], more["before_sigma"] = before.outer, before.sigma
     if settings.moves_centre:
-        X /= radius[..., None]
+        X /= more["radius"][..., None]
     X.diagonal(dim1=-2, dim2=-1).add_(1)
     Phi = evaluate(expansion_coefficients(settings.order), X)
     if settings.moves_centre:
-        Phi *= radius.rsqrt()[..., None]
+        Phi *= more["radius"].rsqrt()[..., None]
     end = ascend(W, G, Phi, u, steps, eps)
-    u = end.u
-    if settings.scale == "frobenius":
-        end = _frobenius(Phi, G, end, eps)
-    elif settings.scale is None:
-        end = end._replace(sigma=torch.ones_like(end.sigma), live=torch.zeros_like(end.live))
-    F = Phi.div_(end.sigma[..., None])
-    return Kept(F, X, radius, radius_live, *end[1:], before_left, before_right, before_sigma), u
-
-
-def pull_back(Q: Tensor, kept: Kept, settings: Settings) -> Tensor:
-    """C with dL/dW = C W (tall: W C), from Q = dL/dF."""
-    F, X, r = kept.F, kept.X, kept.radius
-    c = inner(Q, F) * kept.live
+    sigma = end.sigma
     if settings.scale == "spectral":
-        Q = add_outer(Q, -c * kept.left, kept.right)
+        more |= {"live": end.live, "right": end.right, "outer": end.outer, **({"left": end.left} if tall else {})}
+    elif settings.scale == "frobenius":
+        sigma, more["live"], more["left"] = _frobenius(Phi, G, eps)
+    else:
+        sigma = torch.ones_like(sigma)
+    return Kept(Phi.div_(sigma[..., None]), X, sigma, **more), end.u
+
+
+def pull_back(Q: Tensor, c: Tensor, u: Tensor, kept: Kept, settings: Settings, tall: bool) -> Tensor:
+    """C with dL/dW = C W (tall: W C), from Q = dL/dF and c = <Q, F>."""
+    F, X, r, sigma = kept.F, kept.X, kept.radius, kept.sigma
+    if settings.scale is not None:
+        c = c * kept.live
+    if settings.scale == "spectral":
+        Q = add_outer(Q, -c * (kept.left if tall else u), kept.right)
     elif settings.scale == "frobenius":
         Q = Q - c[..., None] * kept.left
     # 2 dL/dG = -2 Xbar / r, and Xbar is linear in D: the factor -2 / r goes in here.
-    share = -1 / kept.sigma
-    D = (Q + Q.mT).mul_((share / (r * r.sqrt()) if settings.moves_centre else share)[..., None])
+    share = -1 / (sigma * r * r.sqrt()) if settings.moves_centre else -1 / sigma
+    D = plus_transpose(Q).mul_(share[..., None])
     C = adjoint(expansion_coefficients(settings.order), X, D)
     if settings.moves_centre:
         trace = C.diagonal(dim1=-2, dim2=-1).sum(-1, keepdim=True)
@@ -101,9 +119,9 @@ def pull_back(Q: Tensor, kept: Kept, settings: Settings) -> Tensor:
         else:
             C = add_outer(C, 2 * kept.before_sigma * rbar * kept.before_left, kept.before_right)
     if settings.scale == "spectral":
-        C = add_outer(C, -c / kept.sigma * kept.outer_left, kept.outer_right)
+        C = add_outer(C, -c * (kept.outer / sigma.square() if tall else apply(F, u)), kept.outer)
     elif settings.scale == "frobenius":
-        C -= c[..., None] * (F @ F)
+        C -= c[..., None] * product(F, F)
     return C
 
 
@@ -113,11 +131,11 @@ def inner(A: Tensor, B: Tensor) -> Tensor:
     return product[..., None]
 
 
-def _frobenius(Phi: Tensor, G: Tensor, end: Ascent, eps: float) -> Ascent:
-    """|B|_F^2 = <Phi G, Phi> in the place of the spectral norm."""
-    PG = Phi @ G
+def _frobenius(Phi: Tensor, G: Tensor, eps: float) -> tuple[Tensor, Tensor, Tensor]:
+    """sigma with sigma^2 = |B|_F^2 = <Phi G, Phi>, whether it is more than eps, and d sigma / d Phi."""
+    PG = product(Phi, G)
     sigma, live = above(inner(PG, Phi).clamp_min(0).sqrt(), eps)
-    return end._replace(sigma=sigma, live=live, left=PG / sigma[..., None])
+    return sigma, live, PG / sigma[..., None]
 
 
 class Normalise(torch.autograd.Function):
@@ -129,50 +147,69 @@ class Normalise(torch.autograd.Function):
     @staticmethod
     def forward(W: Tensor, gain: Tensor | None, state: State, settings: Settings, formed: bool) -> tuple[Tensor, ...]:
         A = W.to(working_dtype(W))
+        tall = is_tall(A)
         with in_full_precision(W):
             G = gram(A)
             fingerprint = G.sum(-1)
             start = resume(fingerprint, state.seen, state.u, state.previous).to(A.dtype)
             kept, u = factor(A, G, start, settings)
-            F = kept.F if gain is None else kept.F * gain.to(A.dtype).unflatten(0, kept.F.shape[:-1])[..., None]
-            out = F.clone() if not formed else A @ F if is_tall(A) else F @ A
-        return (out.to(W.dtype), start, u, fingerprint, *kept)
+            F = kept.F if gain is None else kept.F * _column(gain, kept.F)
+            H = F.clone() if gain is None and not formed else F
+            if formed:
+                H = product(A, F) if tall else product(F, A)
+        return (
+            H.to(W.dtype),
+            start,
+            u,
+            fingerprint,
+            *(getattr(kept, name) for name in names_of_kept(settings, tall)),
+        )
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
         W, gain, _, ctx.settings, ctx.formed = inputs
+        _, _, u, _, *kept = output
         ctx.mark_non_differentiable(*output[1:])
         ctx.set_materialize_grads(False)
-        ctx.save_for_backward(W, gain, *output[4:])
+        ctx.save_for_backward(W, gain, u, *kept)
 
     @staticmethod
     def backward(ctx: Any, dH: Tensor | None, *_: Any) -> tuple[Tensor | None, ...]:
         if dH is None:
             return (None,) * 5
-        W, gain, *kept = ctx.saved_tensors
+        W, gain, u, *tensors = ctx.saved_tensors
+        kept = Kept(**dict(zip(names_of_kept(ctx.settings, is_tall(W)), tensors, strict=True)))
         with torch.no_grad(), in_full_precision(W):
-            dW, dgain = _backward(W, gain, Kept(*kept), dH, ctx.settings, ctx.formed)
+            dW, dgain = _backward(W, gain, u, kept, dH, ctx.settings, ctx.formed)
         return once_only(dW, W, gain, dH), once_only(dgain, W, gain, dH), None, None, None
 
 
 def _backward(
-    W: Tensor, gain: Tensor | None, kept: Kept, dH: Tensor, settings: Settings, formed: bool
+    W: Tensor, gain: Tensor | None, u: Tensor, kept: Kept, dH: Tensor, settings: Settings, formed: bool
 ) -> tuple[Tensor, Tensor | None]:
     A, dH = W.to(kept.F.dtype), dH.to(kept.F.dtype)
     tall, F, dgain = is_tall(A), kept.F, None
-    Q = dH if not formed else A.mT @ dH if tall else dH @ A.mT
-    if gain is not None:
-        rows = gain.to(F.dtype).unflatten(0, F.shape[:-1])[..., None]
-        dgain = (Q * F).sum(-1).flatten().to(gain.dtype)
-        Q, F = Q * rows, F * rows
-    C = pull_back(Q, kept, settings)
-    if not formed:
-        dW = A @ C if tall else C @ A
-    elif tall:
-        dW = multiply_add(dH @ F, A, C)
+    Q = dH if not formed else product(A.mT, dH) if tall else product(dH, A.mT)
+    if gain is None:
+        c = inner(Q, F)
     else:
-        dW = multiply_add(F.mT @ dH, C, A)
-    return dW.to(W.dtype), dgain
+        column = _column(gain, F)
+        dgain = torch.linalg.vecdot(Q, F)
+        c = (dgain[..., None, :] @ column)[..., 0]
+        Q, F = Q * column, F * column.mT if formed else F
+    C = pull_back(Q, c, u, kept, settings, tall)
+    if not formed:
+        dW = product(A, C) if tall else product(C, A)
+    elif tall:
+        dW = add_product(product(dH, F), A, C)
+    else:  # F is symmetric, so F times the gains in its columns is the transpose of what was multiplied by
+        dW = add_product(product(F, dH), C, A)
+    return dW.to(W.dtype), None if gain is None or dgain is None else dgain.flatten().to(gain.dtype)
+
+
+def _column(gain: Tensor, like: Tensor) -> Tensor:
+    """The gains, group by group, as columns that scale the rows of a matrix."""
+    return gain.to(like.dtype).reshape(*like.shape[:-1], 1)
 
 
 class Spectral(torch.autograd.Function):
@@ -208,7 +245,7 @@ class Spectral(torch.autograd.Function):
         with torch.no_grad(), in_full_precision(W):
             D, A = dH.to(u.dtype), W.to(u.dtype)
             rows = torch.linalg.vecdot(D, A) / sigma
-            c = (rows if gain is None else rows * gain.to(u.dtype).unflatten(0, u.shape)).sum(-1, keepdim=True)
+            c = (rows if gain is None else rows * gain.to(u.dtype).reshape(u.shape)).sum(-1, keepdim=True)
             dW = D * _rows(gain, sigma, u)
             dW -= (c * live / sigma * u)[..., None] * v[..., None, :]
             dgain = None if gain is None else rows.flatten().to(gain.dtype)
@@ -217,7 +254,7 @@ class Spectral(torch.autograd.Function):
 
 def _rows(gain: Tensor | None, sigma: Tensor, u: Tensor) -> Tensor:
     """gain / sigma as a column that scales the rows of a matrix."""
-    column = 1 / sigma if gain is None else gain.to(u.dtype).unflatten(0, u.shape) / sigma
+    column = 1 / sigma if gain is None else gain.to(u.dtype).reshape(u.shape) / sigma
     return column[..., None]
 
 

@@ -7,7 +7,10 @@ from contextlib import AbstractContextManager, nullcontext
 import torch
 from torch import Tensor
 
-LEAF = 128  # rows below which half a symmetric product costs as much as the whole of it
+from aon.products import product
+
+PANEL = 64  # columns of a Gram matrix that are computed at a time, from the diagonal down
+LARGE = 256  # rows below which half a symmetric product costs as much as the whole of it
 
 
 def working_dtype(W: Tensor) -> torch.dtype:
@@ -26,26 +29,21 @@ def is_tall(W: Tensor) -> bool:
     return W.shape[-2] > W.shape[-1]
 
 
+def in_panels(k: int, longer: int) -> bool:
+    """Whether half of the Gram matrix of k x longer is worth saving."""
+    return k >= LARGE and longer >= 2 * k
+
+
 def gram(W: Tensor) -> Tensor:
     """The smaller of W W^T and W^T W."""
     A = W.mT if is_tall(W) else W
-    # Blocks pay for large matrices only; a graph that is differentiated or compiled wants the plain product.
-    large = A.dim() == 2 and len(A) >= 2 * LEAF
-    if not large or torch.compiler.is_compiling() or (torch.is_grad_enabled() and W.requires_grad):
-        return A @ A.mT
+    # Panels pay for large and wide matrices only; a graph that is differentiated or compiled wants the plain product.
+    if A.dim() > 2 or not in_panels(*A.shape) or torch.compiler.is_compiling() or (torch.is_grad_enabled() and W.requires_grad):
+        return product(A, A.mT)
     G = A.new_empty(len(A), len(A))
-    _fill_gram(A, G, 0, len(A))
+    for first in range(0, len(A), PANEL):
+        last = first + PANEL
+        panel = product(A[first:], A[first:last].mT)
+        G[first:, first:last] = panel
+        G[first:last, last:] = panel[PANEL:].mT  # what lies right of the diagonal is copied, not computed
     return G
-
-
-def _fill_gram(A: Tensor, G: Tensor, first: int, last: int) -> None:
-    """G = A A^T between two rows: what lies above the diagonal blocks is copied from below, not computed."""
-    if last - first <= LEAF:
-        torch.mm(A[first:last], A[first:last].mT, out=G[first:last, first:last])
-        return
-    middle = (first + last) // 2
-    _fill_gram(A, G, first, middle)
-    _fill_gram(A, G, middle, last)
-    lower = G[middle:last, first:middle]
-    torch.mm(A[middle:last], A[first:middle].mT, out=lower)
-    G[first:middle, middle:last] = lower.mT

@@ -7,6 +7,7 @@ paper's equation (5), or None.
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
@@ -91,28 +92,27 @@ class NormalisedLayer(_Base):
 
     def _weight(self) -> Tensor:
         """What the forward computes with: in evaluation without gradients the stored weight, else a new one."""
-        wants_gradient = torch.is_grad_enabled() and any(
-            p.requires_grad for p in (self.weight, self.gain) if p is not None
-        )
-        if not self.training and not wants_gradient and not torch.compiler.is_compiling():
+        if not self.training and not self._wants_gradient() and not torch.compiler.is_compiling():
             return self._stored_weight()
-        if self._shares(wants_gradient):
-            return self._shared_weight()
-        return self._shaped(self.map(self._matrix(), self.gain))
-
-    def _shares(self, wants_gradient: bool) -> bool:
-        """Whether this forward is one of several to one update (`aon.accumulate`)."""
-        return self._shared is not None and self.training and wants_gradient and not torch.compiler.is_compiling()
-
-    def _shared_weight(self) -> Tensor:
-        shared = self._shared
-        assert shared is not None
+        shared = self._sharing()
+        if shared is None:
+            return self._shaped(self.map(self._matrix(), self.gain))
         if shared.mapped is None:
-            # Kept from activation checkpointing, which would look for the map again when it recomputes this forward.
-            with torch.autograd.graph.saved_tensors_hooks(_itself, _itself):
-                mapped = self._shaped(self.map(self._matrix(), self.gain))
-            shared.hold(mapped, self._versions()[:1])
-        return shared.use(self._versions()[:1])
+            with _kept_from_checkpointing():
+                shared.hold(self._shaped(self.map(self._matrix(), self.gain)), self._weight_version(), applied=False)
+        return shared.use(self._weight_version())
+
+    def _wants_gradient(self) -> bool:
+        """Whether a backward will want the gradient of what the mapped weight is made of."""
+        return torch.is_grad_enabled() and any(p.requires_grad for p in (self.weight, self.gain) if p is not None)
+
+    def _sharing(self) -> SharedWeight | None:
+        """What this forward shares with others to the same update (`aon.accumulate`), if it does."""
+        shares = self._shared is not None and self.training and not torch.compiler.is_compiling()
+        return self._shared if shares and self._wants_gradient() else None
+
+    def _weight_version(self) -> tuple[object, ...]:
+        return self._versions()[:1]
 
     def _stored_weight(self) -> Tensor:
         """The mapped weight, computed once and kept until the weight, the gain or the map's state changes.
@@ -128,7 +128,7 @@ class NormalisedLayer(_Base):
         return stored.weight
 
     def _versions(self) -> tuple[object, ...]:
-        return tuple((t.data_ptr(), _version(t), t.dtype, t.device) for t in (self.weight, *self._small()))
+        return tuple((t.data_ptr(), _count(t), t.dtype, t.device) for t in (self.weight, *self._small()))
 
     def _evidence(self) -> list[Tensor]:
         return [_bits(tensor) for tensor in (_probe(self.weight), *self._small())]
@@ -138,13 +138,24 @@ class NormalisedLayer(_Base):
         return [*([] if self.gain is None else [self.gain]), *self.map.buffers()]
 
     def _factor(self, positions: int) -> Tensor | None:
-        """F with mapped weight = F W, where computing with W and then with F costs less than forming F W.
+        """F with mapped weight = F W, where computing with W and then with F costs less than forming F W."""
+        shared = self._sharing()
+        if shared is None:
+            return self._new_factor(positions)
+        if shared.mapped is None:
+            with _kept_from_checkpointing():
+                F = self._new_factor(positions * shared.micro_batches)
+            if F is not None:
+                shared.hold(F, self._weight_version(), applied=True)
+        return shared.use(self._weight_version()) if shared.applied else None
+
+    def _new_factor(self, positions: int) -> Tensor | None:
+        """The same for one forward, or as many as have so many positions together.
 
         Forming costs three products of m x m by m x n (forward, and backward to W and to F), applying F three of
         m x m by m x positions, and more passes over the activations.
         """
-        dear = positions * APPLYING_OVER_FORMING >= self.form.columns
-        if not self.training or self._shared is not None or dear:
+        if not self.training or positions * APPLYING_OVER_FORMING >= self.form.columns:
             return None
         return self.map.factor(self._matrix(), self.gain)
 
@@ -256,6 +267,11 @@ def is_sharded(weight: Tensor) -> bool:
     return hasattr(weight, "full_tensor")
 
 
+def _kept_from_checkpointing() -> AbstractContextManager[object]:
+    """Hides a shared map from activation checkpointing, which would look for it when it recomputes a forward."""
+    return torch.autograd.graph.saved_tensors_hooks(_itself, _itself)
+
+
 def _itself(tensor: Tensor) -> Tensor:
     return tensor
 
@@ -277,7 +293,7 @@ def _apply_pointwise(output: Tensor, F: Tensor, layer: Any) -> Tensor:
     return convolve(output, weight, layer.bias, groups=layer.groups)  # type: ignore[no-any-return]
 
 
-def _version(tensor: Tensor) -> int:
+def _count(tensor: Tensor) -> int:
     return 0 if tensor.is_inference() else tensor._version
 
 

@@ -14,11 +14,7 @@ import torch
 from torch import Tensor
 
 from aon.gram import gram
-
-
-def multiply_add(base: Tensor, A: Tensor, B: Tensor) -> Tensor:
-    """base += A B, in place, for matrices and for batches of them."""
-    return base.addmm_(A, B) if A.dim() == 2 else base.baddbmm_(A, B)
+from aon.products import add_product, product
 
 
 def add_outer(base: Tensor, x: Tensor, y: Tensor) -> Tensor:
@@ -26,9 +22,14 @@ def add_outer(base: Tensor, x: Tensor, y: Tensor) -> Tensor:
     return torch.addr(base, x, y) if base.dim() == 2 else base + x[..., None] * y[..., None, :]
 
 
+def plus_transpose(A: Tensor) -> Tensor:
+    """A + A^T; transposed by a copy, which knows how to walk through memory, where an addition does not."""
+    return A.mT.clone(memory_format=torch.contiguous_format).add_(A)
+
+
 def symmetric_part(A: Tensor) -> Tensor:
     """(A + A^T) / 2."""
-    return (A + A.mT).mul_(0.5)
+    return plus_transpose(A).mul_(0.5)
 
 
 def evaluate(coefficients: Sequence[float], X: Tensor) -> Tensor:
@@ -43,7 +44,7 @@ def evaluate(coefficients: Sequence[float], X: Tensor) -> Tensor:
     inner = _inner(coefficients, powers)[0]
     if len(coefficients) <= block + 1:
         return inner
-    return multiply_add(_combine(coefficients[:block], powers), powers[-1], inner)
+    return add_product(_combine(coefficients[:block], powers), powers[-1], inner)
 
 
 def adjoint(coefficients: Sequence[float], X: Tensor, D: Tensor) -> Tensor:
@@ -70,15 +71,17 @@ def adjoint(coefficients: Sequence[float], X: Tensor, D: Tensor) -> Tensor:
             for power, coefficient in enumerate(coefficients[start + 1 : stop]):
                 grads[power] += coefficient * D
         if later is not None:
-            grads[-1] = symmetric_part(D @ later) if start == 0 else grads[-1] + symmetric_part(D @ later)
-            D = symmetric_part(D @ powers[-1])
+            grads[-1] = (
+                symmetric_part(product(D, later)) if start == 0 else grads[-1] + symmetric_part(product(D, later))
+            )
+            D = symmetric_part(product(D, powers[-1]))
     for power in range(block - 1, 1, -1):  # X^(power+1) = X X^power
-        grads[power - 1] += symmetric_part(grads[power] @ X)
-        grads[0] += symmetric_part(grads[power] @ powers[power - 1])
+        grads[power - 1] += symmetric_part(product(grads[power], X))
+        grads[0] += symmetric_part(product(grads[power], powers[power - 1]))
     if block == 1:
         return grads[0]
-    half = multiply_add(grads[0].mul_(0.5), grads[1], X)  # X^2 = X X: the two halves are each other's transposes
-    return half + half.mT
+    half = add_product(grads[0].mul_(0.5), grads[1], X)  # X^2 = X X: the two halves are each other's transposes
+    return plus_transpose(half)
 
 
 def _block(coefficients: Sequence[float]) -> int:
@@ -90,7 +93,9 @@ def _block(coefficients: Sequence[float]) -> int:
 def _powers(X: Tensor, count: int) -> list[Tensor]:
     powers = [X]
     while len(powers) < count:
-        powers.append(powers[-1] @ X if len(powers) > 1 else gram(X))  # X X = X X^T, of which half can be copied
+        powers.append(
+            product(powers[-1], X) if len(powers) > 1 else gram(X)
+        )  # X X = X X^T, of which half can be copied
     return powers
 
 
@@ -115,5 +120,5 @@ def _inner(coefficients: Sequence[float], powers: list[Tensor]) -> list[Tensor]:
     starts = list(_starts(coefficients, block))
     inner = [_combine(coefficients[starts[-1] :], powers)]
     for start in reversed(starts[1:-1]):
-        inner.insert(0, multiply_add(_combine(coefficients[start : start + block], powers), powers[-1], inner[0]))
+        inner.insert(0, add_product(_combine(coefficients[start : start + block], powers), powers[-1], inner[0]))
     return inner

@@ -14,15 +14,18 @@ from torch import Tensor
 
 
 class Ascent(NamedTuple):
-    """The end of a power iteration, with the rank-one parts of the gradient of sigma (u and v constant)."""
+    """The end of a power iteration, with the rank-one parts of the gradient of sigma (u and v constant).
+
+    d sigma = <left right^T, dPhi> + <(Phi left) outer^T W, dW>, and where W is tall
+    d sigma = <left right^T, dPhi> + <W outer outer^T / sigma, dW>.
+    """
 
     u: Tensor  # moved vector, length m
     sigma: Tensor  # spectral norm; 1 where it is not above eps
-    live: Tensor  # 1 where sigma is above eps, else 0
-    left: Tensor  # d sigma = <left right^T, dPhi> + ...
+    live: Tensor  # whether sigma is above eps
+    left: Tensor  # u itself where W is not tall
     right: Tensor
-    outer_left: Tensor  # ... + <outer_left outer_right^T W, dW> (tall: W outer_left outer_right^T)
-    outer_right: Tensor
+    outer: Tensor
 
 
 def ascend(W: Tensor, G: Tensor, Phi: Tensor | None, u: Tensor, n_power_iterations: int, eps: float) -> Ascent:
@@ -67,40 +70,38 @@ def _wide(x: Tensor) -> torch.dtype:
 
 
 def above(x: Tensor, eps: float) -> tuple[Tensor, Tensor]:
-    """x where it is above eps, else 1; and a mask of where it is. What is zero is then left unscaled, not 0/0.
+    """x, or 1 where it is not above eps, and a mask of where it is. What is zero is then left unscaled, not 0/0.
 
-    NaN counts as above: a weight that is not finite must give NaN, not pass unscaled.
+    NaN is left NaN: a weight that is not finite must not pass unscaled.
     """
-    dead = x <= eps
-    return x.masked_fill(dead, 1), (~dead).to(x.dtype)
+    return x.masked_fill(x <= eps, 1), x > eps
 
 
 def moved(u: Tensor, new: Tensor, sigma: Tensor, live: Tensor) -> Tensor:
     """The new vector, or u itself where the weight is zero or not finite: u must survive such a weight."""
-    return torch.where((live > 0) & sigma.isfinite(), new, u)
+    return torch.where(live & (sigma < torch.inf), new, u)
 
 
 def unit(x: Tensor) -> Tensor:
     """x / |x|, and zero for zero."""
-    return x / above(length(x), 0.0)[0]
+    return x / length(x).clamp_min(torch.finfo(x.dtype).tiny)
 
 
-def _root_of_product(x: Tensor, y: Tensor, empty: float = 1) -> Tensor:
-    """sqrt(x . y) of two vectors whose product is not negative but by rounding; `empty` where it is zero."""
-    product = (x.to(_wide(x)) * y).sum(-1, keepdim=True)
-    return product.masked_fill(product <= 0, empty).sqrt().to(x.dtype)
+def _root(square: Tensor, empty: float) -> Tensor:
+    """The root of a number that is not negative but by rounding; that of `empty` where it is zero."""
+    return square.masked_fill(square <= 0, empty).sqrt()
 
 
 def _ascend_wide(G: Tensor, Phi: Tensor | None, u: Tensor, n_power_iterations: int, eps: float) -> Ascent:
     for _ in range(n_power_iterations):
         t = unit(apply(Phi, u))  # v = W^T t / |W^T t|
         s = apply(G, t)
-        norm = _root_of_product(t, s)  # |W^T t|
+        norm = _root((t * s).sum(-1, keepdim=True), empty=1)  # |W^T t|
         t, s = t / norm, s / norm  # now v = W^T t, s = W v
         b = apply(Phi, s)  # B v
         sigma, live = above(length(b), eps)
         u = moved(u, b / sigma, sigma, live)
-    return Ascent(u, sigma, live, left=u.clone(), right=s, outer_left=apply(Phi, u), outer_right=t)
+    return Ascent(u, sigma, live, left=u, right=s, outer=t)
 
 
 def _ascend_tall(W: Tensor, G: Tensor, Phi: Tensor | None, u: Tensor, n_power_iterations: int, eps: float) -> Ascent:
@@ -108,7 +109,8 @@ def _ascend_tall(W: Tensor, G: Tensor, Phi: Tensor | None, u: Tensor, n_power_it
     for _ in range(n_power_iterations):
         v = unit(apply(Phi, a))
         z = apply(Phi, v)  # B v = W z
-        sigma, live = above(_root_of_product(z, apply(G, z), empty=0), eps)
+        square = (z.to(_wide(z)) * apply(G, z)).sum(-1, keepdim=True)
+        sigma, live = above(_root(square, empty=0).to(z.dtype), eps)
         a = apply(G, z / sigma)  # W^T u of the moved u
     u = moved(u, apply(W, z / sigma), sigma, live)
-    return Ascent(u, sigma, live, left=a, right=v, outer_left=z / sigma, outer_right=z)
+    return Ascent(u, sigma, live, left=a, right=v, outer=z)

@@ -10,24 +10,26 @@ from torch import Tensor
 
 
 class SharedWeight:
-    """A mapped weight that the micro-batches of one update share.
+    """A mapped weight, or the factor F that makes it of W, that the micro-batches of one update share.
 
-    The micro-batches compute with a leaf that stands for the mapped weight; their gradients gather in it. They go on
+    The micro-batches compute with a leaf that stands for what is shared; their gradients gather in it. They go on
     through the map together: when `flush` is called, or with the backward of a micro-batch that is not to be held.
 
     Args:
         holds: Asked at each forward, whether its backward is to stop at the leaf.
+        micro_batches: About how many forwards there will be.
     """
 
-    def __init__(self, holds: Callable[[], bool]) -> None:
-        self.holds = holds
+    def __init__(self, holds: Callable[[], bool], micro_batches: int) -> None:
+        self.holds, self.micro_batches = holds, micro_batches
         self.mapped: Tensor | None = None
+        self.applied = False  # whether it is F that is shared
         self.leaf: Tensor | None = None
         self.version: tuple[object, ...] = ()
 
-    def hold(self, mapped: Tensor, version: tuple[object, ...]) -> None:
-        """Begin to share a mapped weight, made from the weight of this version."""
-        self.mapped, self.version = mapped, version
+    def hold(self, mapped: Tensor, version: tuple[object, ...], *, applied: bool) -> None:
+        """Begin to share a mapped weight, or F if it is `applied` after W, made from the weight of this version."""
+        self.mapped, self.version, self.applied = mapped, version, applied
         self.leaf = mapped.detach().requires_grad_()
 
     def use(self, version: tuple[object, ...]) -> Tensor:
@@ -67,5 +69,5 @@ class _Join(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
         gathered = ctx.shared.gathered()
-        ctx.shared.mapped = None  # a further micro-batch maps the weight again
+        ctx.shared.mapped, ctx.shared.applied = None, False  # a further micro-batch maps the weight again
         return gradient if gathered is None else gradient + gathered, None

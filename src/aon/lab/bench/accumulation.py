@@ -61,7 +61,9 @@ def bench_accumulate(
     steps = {
         "bn": AccumulatedStep(subject, "bn", micro_batches),
         method: AccumulatedStep(subject, method, micro_batches),
-        method + SHARED: AccumulatedStep(subject, method, micro_batches, aon.accumulate),
+        method + SHARED: AccumulatedStep(
+            subject, method, micro_batches, lambda model: aon.accumulate(model, micro_batches)
+        ),
     }
     measured = measure(steps, plan, tell=tell, wait=subject.wait)
     case = record.case(f"{micro_batches} micro-batches to an update, {subject.title}", "bn", measured)

@@ -1,0 +1,53 @@
+"""Products of matrices, by the faster of the two libraries that torch has for them on a CPU.
+
+`torch.mm` calls a BLAS, convolutions and linear layers call oneDNN. For float32 matrices of some size oneDNN is faster
+where the BLAS is MKL and the processor is not Intel's, and not slower elsewhere (docs/performance.md has the numbers).
+Torch has no public call that takes it for a product, so its own linear layer's is used, where there is one.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+LEAST = 2**24  # multiplications below which a call of oneDNN costs more than it saves
+try:
+    _linear: Any = torch.ops.mkldnn._linear_pointwise
+except AttributeError:  # a torch that was built without oneDNN
+    _linear = None
+
+
+def product(A: Tensor, B: Tensor) -> Tensor:
+    """A B, for matrices and for batches of them.
+
+    Example:
+        >>> product(torch.tensor([[1.0, 2.0]]), torch.tensor([[3.0], [4.0]]))
+        tensor([[11.]])
+    """
+    if _suits_onednn(A, B):
+        return _linear(A, B.mT, None, "none", [], "")  # type: ignore[no-any-return]
+    return A @ B
+
+
+def add_product(base: Tensor, A: Tensor, B: Tensor) -> Tensor:
+    """base + A B, for matrices and for batches of them; base is used up."""
+    if _suits_onednn(A, B) and base.is_contiguous():
+        return _linear.binary(A, base, B.mT, None, "add")  # type: ignore[no-any-return]
+    return base.addmm_(A, B) if A.dim() == 2 else base.baddbmm_(A, B)
+
+
+def _suits_onednn(A: Tensor, B: Tensor) -> bool:
+    """Whether oneDNN takes these matrices as they lie; it knows no gradient, and a compiler chooses for itself."""
+    return (
+        A.dim() == B.dim() == 2
+        and A.numel() * B.shape[1] >= LEAST
+        and A.dtype == B.dtype == torch.float32
+        and A.device.type == B.device.type == "cpu"
+        and _linear is not None
+        and bool(torch.backends.mkldnn.enabled)
+        and not torch.compiler.is_compiling()
+        and not (torch.is_grad_enabled() and (A.requires_grad or B.requires_grad))
+        and all(M.is_contiguous() or M.mT.is_contiguous() for M in (A, B))
+    )
