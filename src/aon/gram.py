@@ -38,7 +38,12 @@ def gram(W: Tensor) -> Tensor:
     """The smaller of W W^T and W^T W."""
     A = W.mT if is_tall(W) else W
     # Panels pay for large and wide matrices only; a graph that is differentiated or compiled wants the plain product.
-    if A.dim() > 2 or not in_panels(*A.shape) or torch.compiler.is_compiling() or (torch.is_grad_enabled() and W.requires_grad):
+    if (
+        A.dim() > 2
+        or not in_panels(*A.shape)
+        or torch.compiler.is_compiling()
+        or (torch.is_grad_enabled() and W.requires_grad)
+    ):
         return product(A, A.mT)
     G = A.new_empty(len(A), len(A))
     for first in range(0, len(A), PANEL):

@@ -41,10 +41,7 @@ def test_counts_by_hand():
     assert flops.of_map(512, 4608, 2) == 4.5625 * 2_415_919_104 + 2 * 268_435_456
     assert flops.of_map(64, 27, 2) == 5 * 2 * 27 * 27 * 64 + 2 * 2 * 27**3  # tall: the smaller side is 27
     assert flops.of_map(64, 27, 0) == 10 * 64 * 27
-    assert (
-        flops.of_applied_map(512, 4608, 128, 2)
-        == 1.5625 * 2_415_919_104 + 3 * 2 * 512 * 512 * 128 + 2 * 268_435_456
-    )
+    assert flops.of_applied_map(512, 4608, 128, 2) == 1.5625 * 2_415_919_104 + 3 * 2 * 512 * 512 * 128 + 2 * 268_435_456
     assert flops.of_maps([torch.ones(2, 3), torch.ones(4, 5)]) == flops.of_map(2, 3) + flops.of_map(4, 5)
 
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from aon.lab.bench.rounds import Plan
-from aon.lab.bench.step import Subject, TrainingStep, bench_step
+from aon.lab.bench.step import PLAIN_STEP, PlainStep, Subject, TrainingStep, bench_step
 from aon.lab.errors import LabError
 from aon.layers import NormalisedLayer
 
@@ -74,3 +74,19 @@ def test_the_map_is_in_the_step():
 def test_bad_input_is_refused(run, message):
     with pytest.raises(LabError, match=message):
         run()
+
+
+def test_plain_autograd_computes_what_our_step_does():
+    """The same function of the same weights, after u has settled."""
+    ours, plain = TrainingStep(TINY, "bn+aon"), PlainStep(TINY, "bn")
+    with torch.no_grad():
+        for _ in range(60):
+            other = plain.model(plain.x)
+        torch.testing.assert_close(ours.model(ours.x), other, atol=0.02, rtol=0.02)
+    plain()
+    assert all(p.grad is not None and p.grad.isfinite().all() for p in plain.model.parameters())
+
+
+def test_plain_autograd_is_measured_if_asked_for():
+    (case,) = bench_step(TINY, "bn,bn+aon", QUICK, plain=True).cases
+    assert [variant.name for variant in case.variants] == ["bn", "bn+aon", PLAIN_STEP]

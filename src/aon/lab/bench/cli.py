@@ -36,6 +36,7 @@ def step(
     batch: Batch = 256,
     methods: Methods = METHODS,
     compiled: Annotated[bool, typer.Option("--compile", help="compile the networks with torch.compile")] = False,
+    plain: Annotated[bool, typer.Option("--plain/--no-plain", help="also BN+AON by plain autograd")] = True,
     rounds: Rounds = 11,
     warm_up: WarmUp = 2,
     threads: Threads = None,
@@ -49,7 +50,7 @@ def step(
 
     subject, plan = session.subject(network, width, batch, device, threads), session.plan(rounds, warm_up, clock)
     name = f"step-{session.slug(network, width)}-{batch}{'-compiled' if compiled else ''}"
-    session.run(name, out, lambda tell: bench_step(subject, methods, plan, compiled=compiled, tell=tell))
+    session.run(name, out, lambda tell: bench_step(subject, methods, plan, compiled=compiled, plain=plain, tell=tell))
 
 
 @bench_app.command("map", epilog="Example: `aon bench map --variants 'aon*,torch-spectral-norm,polar-svd'`")

@@ -5,18 +5,22 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import cross_entropy
+from torch.nn.functional import cross_entropy, normalize
+from torch.nn.utils import parametrize
 
 from aon.lab import methods, models
 from aon.lab.bench import record
+from aon.lab.bench.peers import plain_autograd
 from aon.lab.bench.rounds import Plan, measure
 from aon.lab.errors import LabError
+from aon.selection import select
 
 CLASSES = 10
 IMAGE = (3, 32, 32)
 # Small, so that random labels do not drive the weights to values that are slow to compute with.
 LEARNING_RATE = 0.01
 CPU = torch.device("cpu")
+PLAIN_STEP = "bn+aon by plain autograd"
 
 
 @dataclass(frozen=True)
@@ -84,7 +88,7 @@ class TrainingStep:
     """Forward, loss, penalty, backward, optimiser's step: what a plain training loop does with one batch."""
 
     def __init__(self, subject: Subject, method: str, *, compiled: bool = False) -> None:
-        self.prepared = subject.prepare(method)
+        self.prepared = self.make(subject, method)
         self.model = self.prepared.model
         self.forward: Callable[[Tensor], Tensor] = torch.compile(self.model) if compiled else self.model
         self.optimiser = torch.optim.SGD(
@@ -92,6 +96,10 @@ class TrainingStep:
         )
         self.x, self.y = subject.data()
         self.done = 0
+
+    def make(self, subject: Subject, method: str) -> methods.Prepared:
+        """The network, and what the method adds to its training."""
+        return subject.prepare(method)
 
     def __call__(self) -> None:
         """Do one step."""
@@ -113,12 +121,41 @@ class TrainingStep:
             self.prepared.after_step()
 
 
+class PlainStep(TrainingStep):
+    """The step of AON as one writes it down first: a parametrisation of torch's, and autograd for the rest."""
+
+    def make(self, subject: Subject, method: str) -> methods.Prepared:
+        """The network under the method, its convolutions parametrised."""
+        prepared = super().make(subject, method)
+        for _, layer in select(prepared.model, exclude=models.classifier_names(prepared.model)):
+            parametrize.register_parametrization(layer, "weight", _PlainMap(layer.weight))
+        prepared.model.to(subject.device)
+        return prepared
+
+
+class _PlainMap(nn.Module):
+    """h(W) with a gain for each output, by plain autograd."""
+
+    u: Tensor
+
+    def __init__(self, weight: Tensor) -> None:
+        super().__init__()
+        self.gain = nn.Parameter(torch.ones(len(weight)))
+        self.register_buffer("u", normalize(torch.ones(len(weight)), dim=0))
+
+    def forward(self, weight: Tensor) -> Tensor:
+        H, moved = plain_autograd(weight.flatten(1), self.u)
+        self.u.copy_(moved)
+        return (H * self.gain[:, None]).view_as(weight)
+
+
 def bench_step(
     subject: Subject,
     names: str | Sequence[str],
     plan: Plan,
     *,
     compiled: bool = False,
+    plain: bool = False,
     tell: Callable[[str], None] = lambda _: None,
 ) -> record.BenchRecord:
     """Measure a training step under each method.
@@ -128,6 +165,7 @@ def bench_step(
         names: Methods, as a list or separated by commas; the first is what the others are divided by.
         plan: How often.
         compiled: Whether the networks go through torch.compile.
+        plain: Whether BN+AON by plain autograd is measured as well.
         tell: Told what is being done.
 
     Raises:
@@ -135,6 +173,8 @@ def bench_step(
     """
     chosen = [str(method) for method in methods.parse_list(names if isinstance(names, str) else ",".join(names))]
     steps = {name: TrainingStep(subject, name, compiled=compiled) for name in chosen}
+    if plain:
+        steps[PLAIN_STEP] = PlainStep(subject, "bn", compiled=compiled)
     measured = measure(steps, plan, tell=tell, wait=subject.wait)
     settings = {**subject.settings(), "methods": chosen, "compiled": compiled}
     case = record.case(f"training step, {subject.title}", chosen[0], measured)
