@@ -14,9 +14,10 @@ def test_the_record_of_what_was_tried(monkeypatch):
     monkeypatch.setenv("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16")
     found = bench_tried(Plan(rounds=1, warm_up=1, least=0))
     cases = {case.name: case for case in found.cases}
-    assert len(cases) == 4 + len(tried.POSITIONS)
-    errors = [variant.facts["relative error"] for variant in cases["Gram product in bfloat16"].variants]
+    assert len(cases) == 6 + len(tried.POSITIONS)
+    errors = [variant.facts["error"] for variant in cases["the map's products in bfloat16"].variants]
     assert errors[0] < 1e-6 < errors[1] < 1e-1
+    assert all(variant.facts["error"] < 1e-6 for variant in cases["C W by Strassen"].variants)
     assert not any(case.absent for case in found.cases)
 
 
@@ -28,3 +29,8 @@ def test_both_ways_of_applying_give_the_same_output():
         layer.__class__ = kind
         outputs.append(layer(x))
     assert torch.allclose(*outputs, atol=1e-6)
+
+
+def test_strassen_is_a_product():
+    A, B = torch.randn(6, 8, dtype=torch.float64), torch.randn(8, 10, dtype=torch.float64)
+    assert torch.allclose(tried.strassen(A, B), A @ B, atol=1e-13)

@@ -10,7 +10,7 @@ NOTHING = "-"
 
 
 # What is told of a variant besides its time: the title, and what the number is divided by.
-FACTS = {"flops": ("GFLOP", 1e9), "units": ("weights", 1.0)}
+FACTS = {"flops": ("GFLOP", 1e9), "units": ("weights", 1.0), "error": ("relative error", 1.0)}
 
 
 def known_facts(case: Case) -> list[str]:

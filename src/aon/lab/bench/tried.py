@@ -2,7 +2,8 @@
 
 import copy
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import torch
@@ -14,6 +15,9 @@ from aon.lab.bench import record
 from aon.lab.bench.rounds import Plan, measure
 from aon.layers import NormalisedLinear
 from aon.maps import AON
+from aon.matrix_polynomial import evaluate
+from aon.polynomials import expansion_coefficients
+from aon.products import product
 
 Tell = Callable[[str], None]
 ROWS, COLUMNS, LAYERS = 512, 4608, 4  # the widest layers of the 16-conv VGG, and so many of them at a time
@@ -27,17 +31,54 @@ def bench_tried(plan: Plan, *, tell: Tell = lambda _: None) -> record.BenchRecor
         plan: How often.
         tell: Told what is being done.
     """
-    cases = [symmetric(plan, tell), batched(plan, tell), compiled(plan, tell), *precision(plan, tell)]
+    cases = [library(plan, tell), symmetric(plan, tell), fewer_multiplications(plan, tell)]
+    cases += [batched(plan, tell), compiled(plan, tell), *precision(plan, tell)]
     cases += [applied(share, plan, tell) for share in POSITIONS]
     settings = {"rows": ROWS, "columns": COLUMNS, "layers": LAYERS}
     return record.make("tried", settings, cases, plan=plan, device=torch.device("cpu"))
 
 
+def library(plan: Plan, tell: Tell) -> record.Case:
+    """Products by oneDNN instead of the BLAS: kept."""
+    W, C = _weights(1)[0], _square()
+    runs = {"torch.mm": lambda: torch.mm(C, W), "oneDNN": lambda: product(C, W)}
+    return record.case("product C W by another library", "torch.mm", measure(runs, plan, tell=tell))
+
+
 def symmetric(plan: Plan, tell: Tell) -> record.Case:
     """Half of a symmetric product saved: kept."""
     W = _weights(1)[0]
-    runs = {"whole product": lambda: W @ W.mT, "blocks, half copied": lambda: gram(W)}
-    return record.case("Gram matrix by blocks", "whole product", measure(runs, plan, tell=tell))
+    runs = {"whole product": lambda: product(W, W.mT), "panels, half copied": lambda: gram(W)}
+    return record.case("Gram matrix by panels", "whole product", measure(runs, plan, tell=tell))
+
+
+def fewer_multiplications(plan: Plan, tell: Tell) -> record.Case:
+    """Seven products of half the size instead of eight: left out."""
+    W, C = _weights(1)[0], _square()
+    runs: dict[str, Callable[[], Tensor]] = {"product": lambda: product(C, W), "Strassen": lambda: strassen(C, W)}
+    errors = _errors({name: run() for name, run in runs.items()}, C.double() @ W.double())
+    return record.case("C W by Strassen", "product", measure(runs, plan, tell=tell), facts_of=errors)
+
+
+def strassen(A: Tensor, B: Tensor) -> Tensor:
+    """A B for even sizes, by one level of Strassen's scheme in Winograd's form."""
+    (A11, A12), (A21, A22) = (half.chunk(2, 1) for half in A.chunk(2))
+    (B11, B12), (B21, B22) = (half.chunk(2, 1) for half in B.chunk(2))
+    S1 = A21 + A22
+    S2 = S1 - A11
+    T1 = B12 - B11
+    T2 = B22 - T1
+    first = product(A11.contiguous(), B11.contiguous())
+    second = first + product(S2, T2)
+    third = second + product(A11 - A21, B22 - B12)
+    fifth = product(S1, T1)
+    out = A.new_empty(len(A), B.shape[1])
+    (C11, C12), (C21, C22) = (half.chunk(2, 1) for half in out.chunk(2))
+    torch.add(first, product(A12.contiguous(), B21.contiguous()), out=C11)
+    torch.add(second + fifth, product(A12 - S2, B22.contiguous()), out=C12)
+    torch.sub(third, product(A22.contiguous(), T2 - B21), out=C21)
+    torch.add(third, fifth, out=C22)
+    return out
 
 
 def batched(plan: Plan, tell: Tell) -> record.Case:
@@ -55,14 +96,29 @@ def compiled(plan: Plan, tell: Tell) -> record.Case:
 
 
 def precision(plan: Plan, tell: Tell) -> list[record.Case]:
-    """The Gram product in bfloat16, with its error; only where the processor can be trusted with it."""
+    """The map's products in bfloat16, with the error of h(W); only where the processor can be trusted with it."""
     if "ONEDNN_MAX_CPU_ISA" not in os.environ:
         return []  # some machines announce AMX without giving it, and the process would die here
     W = _weights(1)[0]
-    low, exact = W.bfloat16(), W.double() @ W.double().mT
-    runs = {"float32": lambda: W @ W.mT, "bfloat16": lambda: low @ low.mT}
-    errors = {name: {"relative error": _error(run().double(), exact)} for name, run in runs.items()}
-    return [record.case("Gram product in bfloat16", "float32", measure(runs, plan, tell=tell), facts_of=errors)]
+    kinds = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+    runs = {name: partial(_products, W.to(dtype), _square().to(dtype)) for name, dtype in kinds.items()}
+    errors = _errors({name: _mapped(W, dtype) for name, dtype in kinds.items()}, _mapped(W.double(), torch.float64))
+    return [record.case("the map's products in bfloat16", "float32", measure(runs, plan, tell=tell), facts_of=errors)]
+
+
+def _products(W: Tensor, F: Tensor) -> None:
+    """The five products of a forward and backward with W, and nothing else."""
+    product(W, W.mT), product(F, W)
+    product(W, W.mT), product(F, W), product(F, W)
+
+
+def _mapped(W: Tensor, dtype: torch.dtype) -> Tensor:
+    """h(W), its products with W in a precision."""
+    low = W.to(dtype)
+    X = torch.eye(len(W), dtype=W.dtype) - (low @ low.mT).to(W.dtype)
+    H = (evaluate(expansion_coefficients(2), X).to(dtype) @ low).to(W.dtype)
+    mapped: Tensor = H / torch.linalg.matrix_norm(H, 2)
+    return mapped
 
 
 def applied(share: float, plan: Plan, tell: Tell) -> record.Case:
@@ -81,8 +137,14 @@ def _weights(count: int) -> list[Tensor]:
     return [(torch.rand(ROWS, COLUMNS, generator=stream) * 2 - 1) / COLUMNS**0.5 for _ in range(count)]
 
 
-def _error(value: Tensor, exact: Tensor) -> float:
-    return float(torch.linalg.matrix_norm(value - exact) / torch.linalg.matrix_norm(exact))
+def _square() -> Tensor:
+    return torch.randn(ROWS, ROWS, generator=torch.Generator().manual_seed(0)).div_(ROWS**0.5)
+
+
+def _errors(values: Mapping[str, Tensor], exact: Tensor) -> dict[str, dict[str, float]]:
+    """Each value's distance from the exact one, relative to that."""
+    size = torch.linalg.matrix_norm(exact)
+    return {name: {"error": float(torch.linalg.matrix_norm(v.double() - exact) / size)} for name, v in values.items()}
 
 
 class _Map:
