@@ -30,8 +30,9 @@ def test_a_product_is_a_product(size, transposed):
     tolerance = 4 * size[1] * torch.finfo(torch.float32).eps
     torch.testing.assert_close(product(A, B).double(), exact, atol=tolerance, rtol=0)
     base = torch.randn(exact.shape)
-    expected = base.double() + exact
-    torch.testing.assert_close(add_product(base, A, B).double(), expected, atol=tolerance, rtol=0)
+    for beta, alpha in ((1, 1), (0.5, 1), (0.5, -0.375)):
+        found = add_product(base, A, B, beta=beta, alpha=alpha)
+        torch.testing.assert_close(found.double(), beta * base.double() + alpha * exact, atol=tolerance, rtol=0)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -55,13 +56,19 @@ def test_large_matrices_of_float32_go_to_onednn():
     assert goes_to_onednn(lambda: add_product(torch.zeros(LARGE[0], LARGE[2]), A, B))
 
 
-@pytest.mark.parametrize("reason", ["small", "float64", "gradient", "switched off", "other torch"])
+class Other(torch.Tensor):
+    """A kind of tensor of one's own."""
+
+
+@pytest.mark.parametrize("reason", ["small", "float64", "gradient", "kind", "switched off", "other torch"])
 def test_everything_else_does_not(reason, monkeypatch):
     A, B = operands(
         *((8, 8, 8) if reason == "small" else LARGE), dtype=torch.double if reason == "float64" else torch.float
     )
     if reason == "gradient":
         A.requires_grad_()
+    if reason == "kind":
+        A = A.as_subclass(Other)
     if reason == "other torch":
         monkeypatch.setattr(products, "_linear", None)
     if reason == "switched off":

@@ -14,6 +14,7 @@ and backward cost 5 products of m x m by m x n, and a few of k x k by k x k.
 
 from __future__ import annotations
 
+import inspect
 from typing import Any, NamedTuple
 
 import torch
@@ -21,7 +22,7 @@ from torch import Tensor
 from torch.autograd.function import FunctionCtx
 
 from aon.gram import gram, in_full_precision, is_tall, working_dtype
-from aon.matrix_polynomial import add_outer, adjoint, evaluate, plus_transpose
+from aon.matrix_polynomial import adjoint, evaluate, minus_outer, plus_transpose
 from aon.polynomials import expansion_coefficients
 from aon.power import above, apply, ascend, length, moved, resume, unit
 from aon.products import add_product, product
@@ -56,7 +57,7 @@ class Kept(NamedTuple):
     before_sigma: Tensor = _ABSENT
 
 
-def names_of_kept(settings: Settings, tall: bool) -> list[str]:
+def names_of_kept(settings: Settings, tall: bool) -> tuple[str, ...]:
     """Which fields of Kept are there: an autograd function hands over tensors only, in a row."""
     names = ["F", "X", "sigma"]
     if settings.scale == "spectral":
@@ -66,7 +67,7 @@ def names_of_kept(settings: Settings, tall: bool) -> list[str]:
     if settings.moves_centre:
         names += ["radius", "radius_live"]
         names += [] if settings.centre == "mean" else ["before_left", "before_right", "before_sigma"]
-    return names
+    return tuple(names)
 
 
 def factor(W: Tensor, G: Tensor, u: Tensor, settings: Settings) -> tuple[Kept, Tensor]:
@@ -104,7 +105,7 @@ def pull_back(Q: Tensor, c: Tensor, u: Tensor, kept: Kept, settings: Settings, t
     if settings.scale is not None:
         c = c * kept.live
     if settings.scale == "spectral":
-        Q = add_outer(Q, -c * (kept.left if tall else u), kept.right)
+        Q = minus_outer(Q, c * (kept.left if tall else u), kept.right)
     elif settings.scale == "frobenius":
         Q = Q - c[..., None] * kept.left
     # 2 dL/dG = -2 Xbar / r, and Xbar is linear in D: the factor -2 / r goes in here.
@@ -117,9 +118,9 @@ def pull_back(Q: Tensor, c: Tensor, u: Tensor, kept: Kept, settings: Settings, t
         if settings.centre == "mean":
             C.diagonal(dim1=-2, dim2=-1).add_(rbar * (2 / X.shape[-1]))
         else:
-            C = add_outer(C, 2 * kept.before_sigma * rbar * kept.before_left, kept.before_right)
+            C = minus_outer(C, -2 * kept.before_sigma * rbar * kept.before_left, kept.before_right)
     if settings.scale == "spectral":
-        C = add_outer(C, -c * (kept.outer / sigma.square() if tall else apply(F, u)), kept.outer)
+        C = minus_outer(C, c * (kept.outer / sigma.square() if tall else apply(F, u)), kept.outer)
     elif settings.scale == "frobenius":
         C -= c[..., None] * product(F, F)
     return C
@@ -138,6 +139,13 @@ def _frobenius(Phi: Tensor, G: Tensor, eps: float) -> tuple[Tensor, Tensor, Tens
     return sigma, live, PG / sigma[..., None]
 
 
+def signed(function: type[torch.autograd.Function]) -> type[torch.autograd.Function]:
+    """A function whose forward has its signature at hand: `apply` asks for it at every call, and finding it is slow."""
+    function.forward.__signature__ = inspect.signature(function.forward)  # type: ignore[attr-defined]
+    return function
+
+
+@signed
 class Normalise(torch.autograd.Function):
     """W -> h(W), or W -> F for those who apply it after W; rows times `gain` where W is not tall.
 
@@ -154,16 +162,13 @@ class Normalise(torch.autograd.Function):
             start = resume(fingerprint, state.seen, state.u, state.previous).to(A.dtype)
             kept, u = factor(A, G, start, settings)
             F = kept.F if gain is None else kept.F * _column(gain, kept.F)
-            H = F.clone() if gain is None and not formed else F
             if formed:
                 H = product(A, F) if tall else product(F, A)
-        return (
-            H.to(W.dtype),
-            start,
-            u,
-            fingerprint,
-            *(getattr(kept, name) for name in names_of_kept(settings, tall)),
-        )
+            elif gain is None:
+                H = F.clone()  # F itself is kept
+            else:
+                H = F
+        return (H.to(W.dtype), start, u, fingerprint, *[getattr(kept, name) for name in names_of_kept(settings, tall)])
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
@@ -195,7 +200,7 @@ def _backward(
     else:
         column = _column(gain, F)
         dgain = torch.linalg.vecdot(Q, F)
-        c = (dgain[..., None, :] @ column)[..., 0]
+        c = (dgain * column[..., 0]).sum(-1, keepdim=True)
         Q, F = Q * column, F * column.mT if formed else F
     C = pull_back(Q, c, u, kept, settings, tall)
     if not formed:
@@ -212,6 +217,7 @@ def _column(gain: Tensor, like: Tensor) -> Tensor:
     return gain.to(like.dtype).reshape(*like.shape[:-1], 1)
 
 
+@signed
 class Spectral(torch.autograd.Function):
     """W -> gain W / sigma(W): order 0, which needs no Gram matrix. Returns as `Normalise` does, without `kept`."""
 

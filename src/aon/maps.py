@@ -146,10 +146,9 @@ class AON(WeightMap):
     def _keep(self, result: tuple[Tensor, ...], moving: bool) -> Tensor:
         out, start, moved, fingerprint, *_ = result
         if moving:
-            with torch.no_grad():
-                self.previous.copy_(start)
-                self.u.copy_(moved)
-                self.seen.copy_(fingerprint)
+            self.previous.copy_(start)
+            self.u.copy_(moved)
+            self.seen.copy_(fingerprint)
         return out
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> AON:

@@ -17,9 +17,9 @@ from aon.gram import gram
 from aon.products import add_product, product
 
 
-def add_outer(base: Tensor, x: Tensor, y: Tensor) -> Tensor:
-    """base + x y^T, for matrices and for batches of them."""
-    return torch.addr(base, x, y) if base.dim() == 2 else base + x[..., None] * y[..., None, :]
+def minus_outer(base: Tensor, x: Tensor, y: Tensor) -> Tensor:
+    """base - x y^T, for matrices and for batches of them."""
+    return torch.addr(base, x, y, alpha=-1) if base.dim() == 2 else base - x[..., None] * y[..., None, :]
 
 
 def plus_transpose(A: Tensor) -> Tensor:
@@ -39,6 +39,10 @@ def evaluate(coefficients: Sequence[float], X: Tensor) -> Tensor:
         >>> evaluate((1.0, 0.5, 0.375), torch.tensor([[0.5]]))
         tensor([[1.3438]])
     """
+    if len(coefficients) == 3:  # the usual order 2, in one call
+        total = add_product(X, X, X, beta=coefficients[1], alpha=coefficients[2])
+        total.diagonal(dim1=-2, dim2=-1).add_(coefficients[0])
+        return total
     block = _block(coefficients)
     powers = _powers(X, block)
     inner = _inner(coefficients, powers)[0]
@@ -58,9 +62,11 @@ def adjoint(coefficients: Sequence[float], X: Tensor, D: Tensor) -> Tensor:
     Returns:
         sum_k c_k sum_{j<k} X^j D X^(k-1-j), symmetric.
     """
-    block = _block(coefficients)
     if len(coefficients) == 1:
         return torch.zeros_like(X)
+    if len(coefficients) == 3:  # X^2 = X X: the two halves are each other's transposes
+        return plus_transpose(add_product(D, D, X, beta=coefficients[1] / 2, alpha=coefficients[2]))
+    block = _block(coefficients)
     # The highest power is needed only where a block is multiplied by it.
     powers = _powers(X, block if len(coefficients) > block + 1 else block - 1)
     inner = _inner(coefficients, powers) if len(coefficients) > block + 1 else []
@@ -80,8 +86,7 @@ def adjoint(coefficients: Sequence[float], X: Tensor, D: Tensor) -> Tensor:
         grads[0] += symmetric_part(product(grads[power], powers[power - 1]))
     if block == 1:
         return grads[0]
-    half = add_product(grads[0].mul_(0.5), grads[1], X)  # X^2 = X X: the two halves are each other's transposes
-    return plus_transpose(half)
+    return plus_transpose(add_product(grads[0], grads[1], X, beta=0.5))  # as for order 2
 
 
 def _block(coefficients: Sequence[float]) -> int:

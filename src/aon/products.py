@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+_PLAIN = (Tensor, torch.nn.Parameter)  # other kinds of tensors do not know this call
 LEAST = 2**24  # multiplications below which a call of oneDNN costs more than it saves
 try:
     _linear: Any = torch.ops.mkldnn._linear_pointwise
@@ -31,18 +32,29 @@ def product(A: Tensor, B: Tensor) -> Tensor:
     return A @ B
 
 
-def add_product(base: Tensor, A: Tensor, B: Tensor) -> Tensor:
-    """base + A B, for matrices and for batches of them; base is used up."""
-    if _suits_onednn(A, B) and base.is_contiguous():
+def add_product(base: Tensor, A: Tensor, B: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
+    """beta base + alpha A B, for matrices and for batches of them.
+
+    Example:
+        >>> add_product(torch.ones(1, 1), torch.ones(1, 2), torch.ones(2, 1), beta=3)
+        tensor([[5.]])
+    """
+    if not _suits_onednn(A, B):
+        add = torch.addmm if A.dim() == 2 else torch.baddbmm
+        return add(base, A, B, beta=beta, alpha=alpha)
+    if beta == alpha == 1 and base.is_contiguous():
         return _linear.binary(A, base, B.mT, None, "add")  # type: ignore[no-any-return]
-    return base.addmm_(A, B) if A.dim() == 2 else base.baddbmm_(A, B)
+    return product(A, B).mul_(alpha).add_(base, alpha=beta)
 
 
 def _suits_onednn(A: Tensor, B: Tensor) -> bool:
     """Whether oneDNN takes these matrices as they lie; it knows no gradient, and a compiler chooses for itself."""
     return (
-        A.dim() == B.dim() == 2
+        A.dim() == 2
         and A.numel() * B.shape[1] >= LEAST
+        and B.dim() == 2
+        and type(A) in _PLAIN
+        and type(B) in _PLAIN
         and A.dtype == B.dtype == torch.float32
         and A.device.type == B.device.type == "cpu"
         and _linear is not None
