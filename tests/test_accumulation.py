@@ -74,7 +74,7 @@ def test_gradients_are_those_of_the_plain_way(options):
 @pytest.mark.parametrize("expected", [1, 4, 1000])
 @each_map
 def test_gradients_do_not_depend_on_how_many_micro_batches_are_expected(options, expected):
-    """With 1, the last layers share F; with 1000, none does."""
+    """With 1, the first Linear shares F; with 1000, no layer does."""
     model = network(**options)
     other = copy.deepcopy(model)
     batches = micro_batches(3)
@@ -93,6 +93,21 @@ def test_what_is_shared_is_the_cheaper_of_the_two():
             assert model[4]._shared.applied == applied
             assert tuple(model[4]._shared.mapped.shape) == ((5, 5) if applied else (5, 64))
             assert not model[0]._shared.applied  # many positions
+
+
+@pytest.mark.parametrize("groups", [1, 2])
+def test_convolutions_share_f_too_with_micro_batches_of_any_size(groups):
+    """The first micro-batch decides what is shared; a larger one that follows gets the same gradients from it."""
+    model = aon.normalise(nn.Conv2d(8, 6, 3, groups=groups).double())
+    other = copy.deepcopy(model)
+    batches = [torch.randn(size, 8, 4, 4, dtype=torch.float64) for size in (1, 50, 3)]
+    accumulate(model, batches, shared=False)
+    with aon.accumulate(other, 1):
+        for x in batches:
+            (other(x) - 1).square().mean().backward()
+        assert other._shared.applied
+    for mine, theirs in zip(other.parameters(), model.parameters(), strict=True):
+        torch.testing.assert_close(mine.grad, theirs.grad, atol=1e-12, rtol=1e-12)
 
 
 @pytest.mark.parametrize("wrong", [0, -1, 2.0, True, "4"])

@@ -145,6 +145,31 @@ equal(model, alone({}), 1e-12)
     )
 
 
+def test_accumulate_under_ddp(tmp_path):
+    """The map once for two micro-batches, the first under no_sync: h(W) shared (1000 expected), or F (1 expected)."""
+    run(
+        tmp_path,
+        """
+for expected in (1, 1000):
+    torch.manual_seed(0)
+    model = aon.normalise(network())
+    ddp = DistributedDataParallel(model)
+    first, second = data().chunk(world)[rank].chunk(2)
+    optimiser = torch.optim.SGD(model.parameters(), 0.1, momentum=0.9)
+    for _ in range(4):
+        optimiser.zero_grad()
+        with aon.accumulate(ddp, expected):
+            with ddp.no_sync():
+                ((ddp(first) - 1).square().mean() / 2).backward()
+            assert model[3]._shared.applied == (expected == 1)
+            ((ddp(second) - 1).square().mean() / 2).backward()
+        optimiser.step()
+    agree(model.state_dict())
+    equal(model, alone({}), 1e-12)
+""",
+    )
+
+
 def test_compiled_ddp(tmp_path):
     """compile(DDP(model)); the last stage of the compiler, which takes most of the time, is left out."""
     run(

@@ -7,6 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
+from torch.autograd import forward_ad
 
 import aon
 from aon.functional import approx_orthonormal, orthonormality_error
@@ -234,3 +235,14 @@ def test_orthonormality_error_is_a_distance(m, n, size):
     expected = torch.linalg.matrix_norm(c * G - identity) / min(m, n) ** 0.5
     torch.testing.assert_close(orthonormality_error(size * H), expected, atol=1e-7, rtol=0)
     assert orthonormality_error(size * torch.linalg.qr(torch.randn(8, 3, dtype=torch.float64))[0]) < 1e-7
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit.script`:DeprecationWarning")  # torch's own
+def test_forward_derivatives_of_a_large_weight():
+    """No fast path may drop a tangent."""
+    W, V = torch.randn(128, 1024) / 32, torch.randn(128, 1024)
+    with torch.no_grad(), forward_ad.dual_level():
+        tangent = forward_ad.unpack_dual(orthonormality_error(forward_ad.make_dual(W, V))).tangent
+    step = 1e-4
+    ahead, behind = (orthonormality_error(W.double() + sign * step * V.double()) for sign in (1, -1))
+    torch.testing.assert_close(tangent.double(), (ahead - behind) / (2 * step), rtol=1e-3, atol=1e-4)

@@ -283,3 +283,46 @@ def test_gram_is_on_the_smaller_side():
     assert gram(torch.ones(2, 5)).shape == (2, 2)
     assert gram(torch.ones(5, 2)).shape == (2, 2)
     assert gram(torch.ones(3, 5, 2)).shape == (3, 2, 2)
+
+
+def in_double(W: Tensor, u: Tensor, chosen: Settings, dH: Tensor) -> tuple[Tensor, Tensor]:
+    """h(W) and its gradient, computed in float64."""
+    A = W.double().requires_grad_()
+    H, _ = fused(A, None, u.double(), chosen)
+    return H.detach(), torch.autograd.grad(H, A, dH.double())[0]
+
+
+@pytest.mark.parametrize("shape", [(300, 1300), (1300, 300), (512, 640)], ids=str)
+@pytest.mark.parametrize("order", [2, 3, 4])
+@pytest.mark.parametrize("formed", [True, False], ids=["formed", "applied"])
+def test_large_matrices_of_float32(shape, order, formed):
+    """Where panels and oneDNN come in: as near to float64 as float32 allows."""
+    torch.manual_seed(0)
+    W, chosen = weight(shape).float(), Settings(order)
+    u, dH = unit(torch.randn(shape[0])), torch.randn(shape)
+    expected, gradient = in_double(W, u, chosen, dH)
+    if formed:
+        out, _ = fused(W.requires_grad_(), None, u, chosen)
+        (found,) = torch.autograd.grad(out, W, dH)
+    elif shape[0] > shape[1]:
+        return  # a tall weight is always formed
+    else:
+        F, _ = fused(W.requires_grad_(), None, u, chosen, formed=False)
+        out = F @ W
+        (found,) = torch.autograd.grad(out, W, dH)
+    for mine, theirs in ((out, expected), (found, gradient)):
+        error = torch.linalg.matrix_norm(mine.detach().double() - theirs) / torch.linalg.matrix_norm(theirs)
+        assert error < 1e-5, error
+
+
+@pytest.mark.parametrize("shape", [(7, 3), (3, 7)], ids=["tall", "wide"])
+@pytest.mark.parametrize(("order", "size"), [(2, 1e5), (4, 1e3), (8, 50.0)])
+def test_the_gradient_of_large_weights_does_not_leave_float32(shape, order, size):
+    """sigma grows like s^(2q+1); its square would be infinite in float32."""
+    torch.manual_seed(0)
+    W, chosen, u = weight(shape, size).float(), Settings(order), unit(torch.randn(shape[0]))
+    dH = torch.randn(shape)
+    _, gradient = in_double(W, u, chosen, dH)
+    H, _ = fused(W.requires_grad_(), None, u, chosen)
+    (found,) = torch.autograd.grad(H, W, dH)
+    torch.testing.assert_close(found.double() * size, gradient * size, atol=1e-3, rtol=1e-3)

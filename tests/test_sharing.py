@@ -35,6 +35,18 @@ def test_gradients_that_are_not_held_take_the_others_along():
     assert torch.equal(W.grad, torch.full((2, 3), 4.0))
 
 
+def test_a_held_gradient_that_comes_too_late_is_not_lost_in_silence():
+    _, shared = start(holds=True)
+    held = shared.use(("version",))
+    shared.holds = lambda: False
+    shared.use(("version",)).sum().backward()
+    held.sum().backward()
+    with pytest.raises(RuntimeError, match="came after the one that synchronises"):
+        shared.hold(torch.ones(2, 3), ("version",), applied=False)
+    with pytest.raises(RuntimeError, match="came after the one that synchronises"):
+        shared.flush()
+
+
 def test_a_weight_of_another_version_is_refused():
     _, shared = start(holds=True)
     with pytest.raises(RuntimeError, match=r"a weight changed inside aon\.accumulate"):

@@ -13,10 +13,11 @@ from aon.sharing import SharedWeight
 
 @contextmanager
 def accumulate(model: nn.Module, micro_batches: int = 4) -> Iterator[None]:
-    """Let the micro-batches of one update share h(W): forward and backward of the map are done once for all of them.
+    """Let the micro-batches of one update share the map: its forward and backward are done once for all of them.
 
     The gradients are those of the plain way, to rounding. They are complete when the block ends: clip them and take
-    the optimiser's step after it. With DistributedDataParallel, give its model and use `no_sync` as always: the
+    the optimiser's step after it. Inside, the gradient of a `weight` lacks what comes through the map, by
+    `torch.autograd.grad` too. With DistributedDataParallel, give its model and use `no_sync` as always: the
     gradients that are held back go out with the first backward that synchronises.
 
     Args:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from aon.gram import gram, is_tall, working_dtype
+from aon.gram import is_tall, plain_gram, working_dtype
 from aon.polynomials import expansion_coefficients, singular_value_map, taylor_coefficients
 from aon.settings import check_settings
 
@@ -58,7 +58,7 @@ def approx_orthonormal(
         raise ValueError(f"W has shape {tuple(W.shape)}: expected (..., m, n), m and n at least 1")
     A = W.to(working_dtype(W))
     with torch.autocast(W.device.type, enabled=False):
-        eigenvalues = _eigenvalues(gram(A))
+        eigenvalues = _eigenvalues(plain_gram(A))
         if centre == "mean":
             A, eigenvalues = _divide(A, eigenvalues, eigenvalues.mean(-1, keepdim=True), eps)
         elif prescale:
@@ -81,7 +81,7 @@ def orthonormality_error(H: Tensor) -> Tensor:
         >>> orthonormality_error(3 * torch.eye(4, 6))
         tensor(0.)
     """
-    G = gram(H.to(working_dtype(H)))
+    G = plain_gram(H.to(working_dtype(H)))
     trace, square = G.diagonal(dim1=-2, dim2=-1).sum(-1), G.square().sum((-2, -1))
     return (1 - trace.square() / (G.shape[-1] * square)).clamp_min(0).sqrt()
 
@@ -90,7 +90,7 @@ def _expand(A: Tensor, order: int) -> Tensor:
     """P_q(A) A by Horner's scheme in X = I - G, on the smaller side."""
     coefficients = expansion_coefficients(order)
     identity = torch.eye(min(A.shape[-2:]), dtype=A.dtype, device=A.device)
-    X = identity - gram(A)
+    X = identity - plain_gram(A)
     total = coefficients[-1] * identity
     for coefficient in reversed(coefficients[:-1]):
         total = coefficient * identity + X @ total

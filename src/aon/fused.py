@@ -109,7 +109,8 @@ def pull_back(Q: Tensor, c: Tensor, u: Tensor, kept: Kept, settings: Settings, t
     elif settings.scale == "frobenius":
         Q = Q - c[..., None] * kept.left
     # 2 dL/dG = -2 Xbar / r, and Xbar is linear in D: the factor -2 / r goes in here.
-    share = -1 / (sigma * r * r.sqrt()) if settings.moves_centre else -1 / sigma
+    # Divided one by one: their product may leave float32 where none of them does.
+    share = -1 / sigma / r / r.sqrt() if settings.moves_centre else -1 / sigma
     D = plus_transpose(Q).mul_(share[..., None])
     C = adjoint(expansion_coefficients(settings.order), X, D)
     if settings.moves_centre:
@@ -120,7 +121,7 @@ def pull_back(Q: Tensor, c: Tensor, u: Tensor, kept: Kept, settings: Settings, t
         else:
             C = minus_outer(C, -2 * kept.before_sigma * rbar * kept.before_left, kept.before_right)
     if settings.scale == "spectral":
-        C = minus_outer(C, c * (kept.outer / sigma.square() if tall else apply(F, u)), kept.outer)
+        C = minus_outer(C, c * (kept.outer / sigma / sigma if tall else apply(F, u)), kept.outer)
     elif settings.scale == "frobenius":
         C -= c[..., None] * product(F, F)
     return C
@@ -128,8 +129,8 @@ def pull_back(Q: Tensor, c: Tensor, u: Tensor, kept: Kept, settings: Settings, t
 
 def inner(A: Tensor, B: Tensor) -> Tensor:
     """<A, B>, the sum over all entries, as (..., 1)."""
-    product: Tensor = torch.linalg.vecdot(A.flatten(-2), B.flatten(-2))
-    return product[..., None]
+    total: Tensor = torch.linalg.vecdot(A.flatten(-2), B.flatten(-2))
+    return total[..., None]
 
 
 def _frobenius(Phi: Tensor, G: Tensor, eps: float) -> tuple[Tensor, Tensor, Tensor]:
@@ -139,13 +140,13 @@ def _frobenius(Phi: Tensor, G: Tensor, eps: float) -> tuple[Tensor, Tensor, Tens
     return sigma, live, PG / sigma[..., None]
 
 
-def signed(function: type[torch.autograd.Function]) -> type[torch.autograd.Function]:
+def with_signature(function: type[torch.autograd.Function]) -> type[torch.autograd.Function]:
     """A function whose forward has its signature at hand: `apply` asks for it at every call, and finding it is slow."""
     function.forward.__signature__ = inspect.signature(function.forward)  # type: ignore[attr-defined]
     return function
 
 
-@signed
+@with_signature
 class Normalise(torch.autograd.Function):
     """W -> h(W), or W -> F for those who apply it after W; rows times `gain` where W is not tall.
 
@@ -217,7 +218,7 @@ def _column(gain: Tensor, like: Tensor) -> Tensor:
     return gain.to(like.dtype).reshape(*like.shape[:-1], 1)
 
 
-@signed
+@with_signature
 class Spectral(torch.autograd.Function):
     """W -> gain W / sigma(W): order 0, which needs no Gram matrix. Returns as `Normalise` does, without `kept`."""
 

@@ -29,21 +29,22 @@ def is_tall(W: Tensor) -> bool:
     return W.shape[-2] > W.shape[-1]
 
 
+def plain_gram(W: Tensor) -> Tensor:
+    """The smaller of W W^T and W^T W, by one product that can be differentiated in every way."""
+    return W.mT @ W if is_tall(W) else W @ W.mT
+
+
 def in_panels(k: int, longer: int) -> bool:
     """Whether half of the Gram matrix of k x longer is worth saving."""
     return k >= LARGE and longer >= 2 * k
 
 
 def gram(W: Tensor) -> Tensor:
-    """The smaller of W W^T and W^T W."""
+    """The same for those who need no derivative of it, where W is large in less time."""
     A = W.mT if is_tall(W) else W
-    # Panels pay for large and wide matrices only; a graph that is differentiated or compiled wants the plain product.
-    if (
-        A.dim() > 2
-        or not in_panels(*A.shape)
-        or torch.compiler.is_compiling()
-        or (torch.is_grad_enabled() and W.requires_grad)
-    ):
+    if A.dim() > 2 or torch.compiler.is_compiling() or torch.is_grad_enabled():
+        return plain_gram(W)
+    if not in_panels(*A.shape):
         return product(A, A.mT)
     G = A.new_empty(len(A), len(A))
     for first in range(0, len(A), PANEL):

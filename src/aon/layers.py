@@ -91,7 +91,7 @@ class NormalisedLayer(_Base):
         return torch.where(mapped > 0, rows / mapped, 1).flatten()
 
     def _weight(self) -> Tensor:
-        """What the forward computes with: in evaluation without gradients the stored weight, else a new one."""
+        """What the forward computes with: in evaluation without gradients the stored weight, else a new or shared."""
         if not self.training and not self._wants_gradient() and not torch.compiler.is_compiling():
             return self._stored_weight()
         shared = self._sharing()
@@ -150,7 +150,7 @@ class NormalisedLayer(_Base):
         return shared.use(self._weight_version()) if shared.applied else None
 
     def _new_factor(self, positions: int) -> Tensor | None:
-        """The same for one forward, or as many as have so many positions together.
+        """F, where it pays for so many output positions, be they of one forward or of several that share it.
 
         Forming costs three products of m x m by m x n (forward, and backward to W and to F), applying F three of
         m x m by m x positions, and more passes over the activations.

@@ -13,7 +13,6 @@ from math import isqrt
 import torch
 from torch import Tensor
 
-from aon.gram import gram
 from aon.products import add_product, product
 
 
@@ -98,9 +97,7 @@ def _block(coefficients: Sequence[float]) -> int:
 def _powers(X: Tensor, count: int) -> list[Tensor]:
     powers = [X]
     while len(powers) < count:
-        powers.append(
-            product(powers[-1], X) if len(powers) > 1 else gram(X)
-        )  # X X = X X^T, of which half can be copied
+        powers.append(product(powers[-1], X))
     return powers
 
 

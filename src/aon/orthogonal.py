@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from aon.fused import once_only
-from aon.gram import gram, is_tall
+from aon.gram import gram, is_tall, plain_gram
 
 
 class PolarFactor(torch.autograd.Function):
@@ -57,7 +57,7 @@ class PolarFactor(torch.autograd.Function):
 
 def newton_orthonormal(Z: Tensor, iterations: int) -> Tensor:
     """B_T V by Newton's iteration for S^(-1/2), S = V V^T, V = Z / |Z Z^T|_F^(1/2), on the smaller side."""
-    S = gram(Z)
+    S = plain_gram(Z)
     size = torch.linalg.matrix_norm(S, keepdim=True)
     size = torch.where(size > 0, size, 1)
     S = S / size

@@ -1,8 +1,8 @@
 """Products of matrices, by the faster of the two libraries that torch has for them on a CPU.
 
-`torch.mm` calls a BLAS, convolutions and linear layers call oneDNN. For float32 matrices of some size oneDNN is faster
-where the BLAS is MKL and the processor is not Intel's, and not slower elsewhere (docs/performance.md has the numbers).
-Torch has no public call that takes it for a product, so its own linear layer's is used, where there is one.
+`torch.mm` calls a BLAS, convolutions call oneDNN. On the processor that was measured, where the BLAS is MKL, oneDNN
+takes less time for float32 matrices of some size (docs/performance.md has the numbers). Torch has no public call for
+such a product; what its compiler calls for a linear layer is used, where there is one.
 """
 
 from __future__ import annotations
@@ -48,9 +48,10 @@ def add_product(base: Tensor, A: Tensor, B: Tensor, *, beta: float = 1, alpha: f
 
 
 def _suits_onednn(A: Tensor, B: Tensor) -> bool:
-    """Whether oneDNN takes these matrices as they lie; it knows no gradient, and a compiler chooses for itself."""
+    """Whether this product is one for oneDNN: its call knows no derivatives, and a compiler chooses for itself."""
     return (
-        A.dim() == 2
+        not torch.compiler.is_compiling()
+        and A.dim() == 2
         and A.numel() * B.shape[1] >= LEAST
         and B.dim() == 2
         and type(A) in _PLAIN
@@ -59,7 +60,8 @@ def _suits_onednn(A: Tensor, B: Tensor) -> bool:
         and A.device.type == B.device.type == "cpu"
         and _linear is not None
         and bool(torch.backends.mkldnn.enabled)
-        and not torch.compiler.is_compiling()
-        and not (torch.is_grad_enabled() and (A.requires_grad or B.requires_grad))
-        and all(M.is_contiguous() or M.mT.is_contiguous() for M in (A, B))
+        and not torch.is_grad_enabled()
+        and not torch.jit.is_tracing()  # type: ignore[attr-defined]
+        and A.is_contiguous()  # it would copy another A first, which costs more than is gained
+        and (B.is_contiguous() or B.mT.is_contiguous())
     )

@@ -8,6 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+_LATE = "aon.accumulate: a backward that was held back came after the one that synchronises; run them in that order"
+
 
 class SharedWeight:
     """A mapped weight, or the factor F that makes it of W, that the micro-batches of one update share.
@@ -29,6 +31,8 @@ class SharedWeight:
 
     def hold(self, mapped: Tensor, version: tuple[object, ...], *, applied: bool) -> None:
         """Begin to share a mapped weight, or F if it is `applied` after W, made from the weight of this version."""
+        if self.leaf is not None and self.leaf.grad is not None:
+            raise RuntimeError(_LATE)
         self.mapped, self.version, self.applied = mapped, version, applied
         self.leaf = mapped.detach().requires_grad_()
 
@@ -54,8 +58,11 @@ class SharedWeight:
     def flush(self) -> None:
         """Send what was gathered through the map, into the gradients of the weight and the gain."""
         gradient = self.gathered()
-        if self.mapped is not None and gradient is not None:
-            torch.autograd.backward(self.mapped, gradient)
+        if gradient is None:
+            return
+        if self.mapped is None:
+            raise RuntimeError(_LATE)
+        torch.autograd.backward(self.mapped, gradient)
 
 
 class _Join(torch.autograd.Function):

@@ -6,8 +6,9 @@ import pytest
 
 from aon.lab.bench import record
 from aon.lab.bench.bars import bars_table
-from aon.lab.bench.document import BEGIN, END, counts_table, measured_part, put
+from aon.lab.bench.document import BEGIN, END, counts_table, extras_table, measured_part, put
 from aon.lab.bench.record import BenchRecord, Case, variant
+from aon.lab.bench.step import PLAIN_STEP
 from aon.lab.errors import LabError
 
 ROOT = Path(__file__).parents[3]
@@ -38,6 +39,20 @@ def test_what_the_part_holds():
     assert "| gone | not measured: not \\<here\\> |" in text
     assert "`aon bench step`" in text
     assert "- step: a CPU, 2 threads of 2 cores, torch 2, Python 3, commit cccccccccc with changes" in text
+
+
+def test_what_a_step_takes_longer_stands_beside_its_count():
+    settings = {"network": "vgg16-iternorm", "batch": 256, "width": 1.0, "compiled": False, "device": "cpu"}
+    names = {"bn": 1.0, "bn+aon": 1.15, PLAIN_STEP: 1.3}
+    variants = tuple(variant(name, [seconds], [1.0]) for name, seconds in names.items())
+    found = made().model_copy(
+        update={"settings": settings, "cases": (Case(name="step", base="bn", variants=variants, facts={}),)}
+    )
+    cells = extras_table([found]).splitlines()[2].strip("| ").split(" | ")
+    assert cells[0] == "vgg16-iternorm, batch 256"
+    assert 0.1 < float(cells[1]) < 0.12
+    assert cells[2:] == ["0.150", "0.300", "0.50", "0.50"]
+    assert extras_table([made()]) == ""
 
 
 def test_an_extrapolated_time_is_called_so():

@@ -6,6 +6,7 @@ from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
 import aon
+from aon import products
 from aon.lab.bench import flops
 from aon.lab.bench.flops import Sizes
 from aon.lab.bench.scaling import acted_on
@@ -26,7 +27,7 @@ def linear(a, second, third, *_, out_shape=None, **__):
 
 
 # torch's counter passes over products that are added in place, and over those of oneDNN.
-PASSED_OVER = {torch.ops.aten.addmm_: addmm_, torch.ops.mkldnn._linear_pointwise: linear}
+PASSED_OVER = {torch.ops.aten.addmm_: addmm_} | ({products._linear: linear} if products._linear else {})
 
 
 def counted(run):
@@ -36,7 +37,7 @@ def counted(run):
 
 
 def test_counts_by_hand():
-    # 512 x 4608: five products of 2 512 512 4608, and for order 2 one (a square, by blocks) forward, one backward
+    # 512 x 4608: five products of 2 512 512 4608, and for order 2 one of 2 512 512 512 forward, one backward
     # (of the Gram matrix 9/16: panels of 64 columns, the first 512 rows high, the last 64)
     assert flops.of_map(512, 4608, 2) == 4.5625 * 2_415_919_104 + 2 * 268_435_456
     assert flops.of_map(64, 27, 2) == 5 * 2 * 27 * 27 * 64 + 2 * 2 * 27**3  # tall: the smaller side is 27

@@ -2,15 +2,16 @@
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
 from aon.lab.bench import flops
-from aon.lab.bench.bars import bars_table
+from aon.lab.bench.bars import BARS, bars_table, over
 from aon.lab.bench.record import BenchRecord, Case
 from aon.lab.bench.scaling import acted_on
 from aon.lab.bench.show import FACTS, amount, fact_of, known_facts, spread
-from aon.lab.bench.step import Subject
+from aon.lab.bench.step import PLAIN_STEP, Subject
 from aon.lab.errors import LabError
 from aon.lab.files import write_text
 
@@ -26,6 +27,8 @@ def measured_part(records: Sequence[BenchRecord]) -> str:
         records: From old to new; of two with the same title the newer one is shown.
     """
     parts = [bars_table(records), f"### Operations of a training step, counted\n\n{counts_table()}"]
+    extras = extras_table(records)
+    parts += [f"### What a step takes longer than with BN\n\n{extras}"] if extras else []
     newest = {(record.bench, case.name): (case, record) for record in records for case in record.cases}
     for case, record in newest.values():
         parts.append(f"### {_plain(case.name)}\n\n{_case_table(case, record)}")
@@ -48,6 +51,23 @@ def counts_table() -> str:
         shares = " | ".join(f"{part / whole:.3f}" for part in (formed, *cheaper))
         lines.append(f"| {network}, batch {batch} | {whole / 1e9:.1f} GFLOP | {shares} |")
     return "\n".join(lines)
+
+
+def extras_table(records: Sequence[BenchRecord]) -> str:
+    """What AON adds to a step, in steps of BN: counted, measured, and by plain autograd in the same run."""
+    lines = []
+    for bar in BARS:
+        ours, plain = bar.newest(records), replace(bar, find=over(PLAIN_STEP, "bn")).newest(records)
+        if bar.plain_elsewhere is None or ours is None or plain is None or plain[2] is not ours[2]:
+            continue  # no such thing, or not measured in one run
+        layers = acted_on(Subject(bar.settings["network"], batch=bar.settings["batch"]))
+        count = sum(map(flops.of_map_in_step, layers)) / sum(map(flops.of_layer, layers))
+        extra, other = ours[0].median - 1, plain[0].median - 1
+        asked = (bar.bound - 1) / (bar.plain_elsewhere - 1)
+        shares = f"{count:.3f} | {extra:.3f} | {other:.3f} | {extra / other:.2f} | {asked:.2f}" if other > 0 else ""
+        lines += [f"| {bar.settings['network']}, batch {bar.settings['batch']} | {shares} |"] if shares else []
+    head = "| step | counted | measured | by plain autograd | measured / plain | the bar / plain, where it was set |"
+    return "\n".join([head, "|:--|--:|--:|--:|--:|--:|", *lines]) if lines else ""
 
 
 def put(path: Path, text: str) -> bool:

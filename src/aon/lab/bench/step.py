@@ -129,24 +129,22 @@ class PlainStep(TrainingStep):
         prepared = super().make(subject, method)
         for _, layer in select(prepared.model, exclude=models.classifier_names(prepared.model)):
             parametrize.register_parametrization(layer, "weight", _PlainMap(layer.weight))
-        prepared.model.to(subject.device)
         return prepared
 
 
 class _PlainMap(nn.Module):
-    """h(W) with a gain for each output, by plain autograd."""
+    """h(W) by plain autograd; without a gain, as before batch normalisation."""
 
     u: Tensor
 
     def __init__(self, weight: Tensor) -> None:
         super().__init__()
-        self.gain = nn.Parameter(torch.ones(len(weight)))
-        self.register_buffer("u", normalize(torch.ones(len(weight)), dim=0))
+        self.register_buffer("u", normalize(weight.new_ones(len(weight)), dim=0))
 
     def forward(self, weight: Tensor) -> Tensor:
         H, moved = plain_autograd(weight.flatten(1), self.u)
         self.u.copy_(moved)
-        return (H * self.gain[:, None]).view_as(weight)
+        return H.view_as(weight)
 
 
 def bench_step(
@@ -176,6 +174,6 @@ def bench_step(
     if plain:
         steps[PLAIN_STEP] = PlainStep(subject, "bn", compiled=compiled)
     measured = measure(steps, plan, tell=tell, wait=subject.wait)
-    settings = {**subject.settings(), "methods": chosen, "compiled": compiled}
+    settings = {**subject.settings(), "methods": chosen, "compiled": compiled, "plain": plain}
     case = record.case(f"training step, {subject.title}", chosen[0], measured)
     return record.make("step", settings, [case], plan=plan, device=subject.device)

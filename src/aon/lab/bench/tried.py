@@ -38,6 +38,7 @@ def bench_tried(plan: Plan, *, tell: Tell = lambda _: None) -> record.BenchRecor
     return record.make("tried", settings, cases, plan=plan, device=torch.device("cpu"))
 
 
+@torch.no_grad()
 def library(plan: Plan, tell: Tell) -> record.Case:
     """Products by oneDNN instead of the BLAS: kept."""
     W, C = _weights(1)[0], _square()
@@ -45,6 +46,7 @@ def library(plan: Plan, tell: Tell) -> record.Case:
     return record.case("product C W by another library", "torch.mm", measure(runs, plan, tell=tell))
 
 
+@torch.no_grad()
 def symmetric(plan: Plan, tell: Tell) -> record.Case:
     """Half of a symmetric product saved: kept."""
     W = _weights(1)[0]
@@ -52,6 +54,7 @@ def symmetric(plan: Plan, tell: Tell) -> record.Case:
     return record.case("Gram matrix by panels", "whole product", measure(runs, plan, tell=tell))
 
 
+@torch.no_grad()
 def fewer_multiplications(plan: Plan, tell: Tell) -> record.Case:
     """Seven products of half the size instead of eight: left out."""
     W, C = _weights(1)[0], _square()
@@ -95,6 +98,7 @@ def compiled(plan: Plan, tell: Tell) -> record.Case:
     return record.case("map compiled", "eager", measure(runs, plan, may_fail=["compiled"], tell=tell))
 
 
+@torch.no_grad()
 def precision(plan: Plan, tell: Tell) -> list[record.Case]:
     """The map's products in bfloat16, with the error of h(W); only where the processor can be trusted with it."""
     if "ONEDNN_MAX_CPU_ISA" not in os.environ:
