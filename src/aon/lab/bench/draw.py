@@ -10,6 +10,7 @@ from matplotlib.ticker import FuncFormatter
 
 from aon.lab.bench.peers import PLAIN, REFERENCE
 from aon.lab.bench.record import BenchRecord, Case, Unit, Variant
+from aon.lab.bench.step import PLAIN_STEP
 from aon.lab.bench.show import amount, short
 from aon.lab.drawing import COLOURS, GREY, new_figure, plain, save, styled
 from aon.lab.errors import LabError
@@ -94,7 +95,7 @@ def _colour(variant: Variant, case: Case) -> str:
     if variant.name == case.base and not variant.name.startswith("aon"):
         return GREY
     is_ours = "aon" in variant.name or variant.name in ("normalised", "folded")
-    is_ours &= variant.name not in (PLAIN, REFERENCE)
+    is_ours &= variant.name not in (PLAIN, REFERENCE, PLAIN_STEP)
     return COLOURS[0] if is_ours else COLOURS[1]
 
 
@@ -121,7 +122,8 @@ def _draw_line(axes: Axes, case: Case) -> None:
         axes.plot(sizes, counted, "--", color=GREY, label=label)
     axes.set(xscale="log", yscale="log", ylabel="seconds")
     axes.set_xticks(sizes, [f"{size:g}" for size in sizes])
-    axes.set_yticks(medians, [f"{median:.2g}" for median in medians])
+    marked = {f"{median:.2g}": median for median in medians}  # two that read the same share one mark
+    axes.set_yticks(list(marked.values()), list(marked))
     axes.minorticks_off()
     axes.set_title(_title(case.name, 36))
     axes.legend(fontsize=7.5)
