@@ -10,8 +10,8 @@ from matplotlib.ticker import FuncFormatter
 
 from aon.lab.bench.peers import PLAIN, REFERENCE
 from aon.lab.bench.record import BenchRecord, Case, Unit, Variant
-from aon.lab.bench.step import PLAIN_STEP
 from aon.lab.bench.show import amount, short
+from aon.lab.bench.step import PLAIN_STEP
 from aon.lab.drawing import COLOURS, GREY, new_figure, plain, save, styled
 from aon.lab.errors import LabError
 
