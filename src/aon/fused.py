@@ -9,7 +9,7 @@ Notation, here and in docs/maths.md (k = min(m, n); every matrix may carry one b
     F   k x k   Phi / sigma, so that h(W) = F W (tall: W F)
 
 The backward takes Q = dL/dF to a matrix C with dL/dW = C W (tall: W C): docs/maths.md has the derivation. A forward
-and backward cost 5 products of m x m by m x n, and a few of k x k by k x k.
+and backward cost 5 products of k x k by k x max(m, n), and a few of k x k by k x k.
 """
 
 from __future__ import annotations

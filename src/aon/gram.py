@@ -40,7 +40,7 @@ def in_panels(k: int, longer: int) -> bool:
 
 
 def gram(W: Tensor) -> Tensor:
-    """The same for those who need no derivative of it, where W is large in less time."""
+    """As `plain_gram`, for those who need no derivative of it: where W is large, in less time."""
     A = W.mT if is_tall(W) else W
     if A.dim() > 2 or torch.compiler.is_compiling() or torch.is_grad_enabled():
         return plain_gram(W)

@@ -76,9 +76,8 @@ def adjoint(coefficients: Sequence[float], X: Tensor, D: Tensor) -> Tensor:
             for power, coefficient in enumerate(coefficients[start + 1 : stop]):
                 grads[power] += coefficient * D
         if later is not None:
-            grads[-1] = (
-                symmetric_part(product(D, later)) if start == 0 else grads[-1] + symmetric_part(product(D, later))
-            )
+            through = symmetric_part(product(D, later))
+            grads[-1] = through if start == 0 else grads[-1] + through
             D = symmetric_part(product(D, powers[-1]))
     for power in range(block - 1, 1, -1):  # X^(power+1) = X X^power
         grads[power - 1] += symmetric_part(product(grads[power], X))

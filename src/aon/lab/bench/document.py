@@ -60,12 +60,14 @@ def extras_table(records: Sequence[BenchRecord]) -> str:
         ours, plain = bar.newest(records), replace(bar, find=over(PLAIN_STEP, "bn")).newest(records)
         if bar.plain_elsewhere is None or ours is None or plain is None or plain[2] is not ours[2]:
             continue  # no such thing, or not measured in one run
+        extra, other = ours[0].median - 1, plain[0].median - 1
+        if other <= 0:
+            continue  # noise: there is nothing to be a share of
         layers = acted_on(Subject(bar.settings["network"], batch=bar.settings["batch"]))
         count = sum(map(flops.of_map_in_step, layers)) / sum(map(flops.of_layer, layers))
-        extra, other = ours[0].median - 1, plain[0].median - 1
         asked = (bar.bound - 1) / (bar.plain_elsewhere - 1)
-        shares = f"{count:.3f} | {extra:.3f} | {other:.3f} | {extra / other:.2f} | {asked:.2f}" if other > 0 else ""
-        lines += [f"| {bar.settings['network']}, batch {bar.settings['batch']} | {shares} |"] if shares else []
+        shares = f"{count:.3f} | {extra:.3f} | {other:.3f} | {extra / other:.2f} | {asked:.2f}"
+        lines.append(f"| {bar.settings['network']}, batch {bar.settings['batch']} | {shares} |")
     head = "| step | counted | measured | by plain autograd | measured / plain | the bar / plain, where it was set |"
     return "\n".join([head, "|:--|--:|--:|--:|--:|--:|", *lines]) if lines else ""
 
