@@ -4,11 +4,23 @@ import copy
 import io
 import itertools
 import pickle
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 import torch
+from tests.kinds import (
+    Kind,
+    aon_maps,
+    each_layer,
+    each_map,
+    inputs,
+    normalised,
+    same_state,
+    sgd,
+    some_layers,
+    some_maps,
+    state,
+)
 from torch import Tensor, nn
 from torch.func import functional_call
 from torch.optim.swa_utils import AveragedModel
@@ -16,99 +28,11 @@ from torch.utils.checkpoint import checkpoint
 
 import aon
 from aon.layers import NormalisedLayer
-from aon.maps import ONI, CentredWeightNorm, Polar, WeightNorm
-
-
-class Kind(NamedTuple):
-    """A layer as a user makes it, and the shape of an input."""
-
-    make: Callable[[], nn.Module]
-    shape: tuple[int, ...]
-    include: str | None = None
-
-
-LAYERS = {
-    "linear_wide": Kind(lambda: nn.Linear(7, 4), (3, 7)),
-    "linear_tall": Kind(lambda: nn.Linear(4, 7, bias=False), (2, 3, 4)),
-    "linear_square": Kind(lambda: nn.Linear(5, 5), (5,)),
-    "conv1d": Kind(lambda: nn.Conv1d(3, 4, 3), (2, 3, 6)),
-    "conv2d": Kind(lambda: nn.Conv2d(3, 4, 3, padding=1), (2, 3, 5, 5)),
-    "conv2d_tall": Kind(lambda: nn.Conv2d(3, 8, 1), (2, 3, 4, 4)),
-    "conv2d_strided": Kind(lambda: nn.Conv2d(3, 4, 3, stride=2, bias=False), (2, 3, 7, 6)),
-    "conv2d_dilated": Kind(lambda: nn.Conv2d(3, 4, (3, 1), dilation=(2, 1), padding="same"), (2, 3, 6, 5)),
-    "conv2d_reflect": Kind(lambda: nn.Conv2d(3, 4, 3, padding=1, padding_mode="reflect"), (2, 3, 5, 5)),
-    "conv2d_unbatched": Kind(lambda: nn.Conv2d(3, 4, 3), (3, 5, 5)),
-    "conv3d": Kind(lambda: nn.Conv3d(2, 4, 2, padding_mode="circular", padding=1), (2, 2, 3, 3, 3)),
-    "grouped": Kind(lambda: nn.Conv2d(4, 6, 3, groups=2), (2, 4, 5, 5)),
-    "depthwise": Kind(lambda: nn.Conv2d(4, 4, 3, groups=4), (2, 4, 5, 5), include=""),
-    "transposed1d": Kind(lambda: nn.ConvTranspose1d(3, 4, 3, stride=2, output_padding=1), (2, 3, 5)),
-    "transposed2d": Kind(lambda: nn.ConvTranspose2d(3, 4, 3, stride=2, padding=1, bias=False), (2, 3, 4, 4)),
-    "transposed3d": Kind(lambda: nn.ConvTranspose3d(2, 3, 2), (1, 2, 3, 2, 3)),
-    "transposed_grouped": Kind(lambda: nn.ConvTranspose2d(4, 6, 3, groups=2, dilation=2), (2, 4, 4, 4)),
-}
-MAPS: dict[str, dict[str, Any]] = {
-    "aon0": {"order": 0},
-    "aon1": {"order": 1},
-    "aon2": {"order": 2},
-    "aon4": {"order": 4},
-    "aon2_mean": {"centre": "mean"},
-    "aon2_frobenius": {"scale": "frobenius", "gain_init": "match"},
-    "aon3_unscaled": {"order": 3, "scale": None, "gain": False},
-    "aon2_prescale": {"prescale": True, "n_power_iterations": 3},
-    "wn": {"map": WeightNorm()},
-    "cwn": {"map": CentredWeightNorm(), "gain": False},
-    "polar": {"map": Polar()},
-    "oni": {"map": ONI(iterations=4, centre=True), "gain_init": "match"},
-}
-FEW_MAPS = ("aon0", "aon2", "aon2_prescale", "cwn", "polar")
-FEW_LAYERS = ("linear_wide", "linear_tall", "conv2d", "grouped", "transposed2d")
-WITH_STATE = tuple(name for name in MAPS if name.startswith("aon"))
-
-each_map = pytest.mark.parametrize("options", MAPS.values(), ids=MAPS)
-each_layer = pytest.mark.parametrize("kind", LAYERS.values(), ids=LAYERS)
-some_maps = pytest.mark.parametrize("options", [MAPS[name] for name in FEW_MAPS], ids=FEW_MAPS)
-some_layers = pytest.mark.parametrize("kind", [LAYERS[name] for name in FEW_LAYERS], ids=FEW_LAYERS)
-aon_maps = pytest.mark.parametrize("options", [MAPS[name] for name in WITH_STATE], ids=WITH_STATE)
 
 
 @pytest.fixture(autouse=True)
 def seed() -> None:
     torch.manual_seed(0)
-
-
-def normalised(kind: Kind, options: dict[str, Any], dtype: torch.dtype = torch.float32) -> Any:
-    """The layer as a user makes it, normalised; gains moved off their start, so that they show."""
-    layer = aon.normalise(kind.make().to(dtype), include=kind.include, **options)
-    with torch.no_grad():
-        for gain in (p for name, p in layer.named_parameters() if name == "gain"):
-            gain.mul_(torch.linspace(0.8, 1.2, len(gain)))
-    return layer
-
-
-def inputs(kind: Kind, dtype: torch.dtype = torch.float32) -> Tensor:
-    return torch.randn(kind.shape, dtype=dtype)
-
-
-def sgd(
-    model: nn.Module, x: Tensor, steps: int = 1, run: Callable[[nn.Module, Tensor], Tensor] | None = None
-) -> list[Tensor]:
-    """Steps of plain SGD on a fixed loss; the gradients of the last one."""
-    for _ in range(steps):
-        model.zero_grad()
-        out = model(x) if run is None else run(model, x)
-        out.square().mean().backward()
-        with torch.no_grad():
-            for p in model.parameters():
-                p -= 0.3 * p.grad
-    return [p.grad.clone() for p in model.parameters()]
-
-
-def state(model: nn.Module) -> dict[str, Tensor]:
-    return {key: value.clone() for key, value in model.state_dict().items()}
-
-
-def same_state(a: dict[str, Tensor], b: dict[str, Tensor]) -> bool:
-    return a.keys() == b.keys() and all(torch.equal(a[key].nan_to_num(), b[key].nan_to_num()) for key in a)
 
 
 # --- what it computes ---------------------------------------------------------------------------------------------
@@ -466,159 +390,3 @@ def test_u_moves_once_for_each_update(options, kind):
         assert same_state(state(often), state(layer))
     if layer.map.u.shape[-1] > 1:
         assert all(not torch.equal(a, b) for a, b in itertools.pairwise(places[1:]))
-
-
-# --- evaluation costs what the plain layer costs ------------------------------------------------------------------
-
-
-def counted(layer: Any, monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """A list that grows with every evaluation of the layer's map."""
-    calls: list[int] = []
-    for name in ("forward", "read"):
-        original = getattr(type(layer.map), name)
-
-        def call(self: Any, *args: Any, _original: Any = original, **kwargs: Any) -> Any:
-            calls.append(1)
-            return _original(self, *args, **kwargs)
-
-        monkeypatch.setattr(type(layer.map), name, call)
-    return calls
-
-
-@each_map
-@each_layer
-def test_evaluation_computes_the_map_once(options, kind, monkeypatch):
-    layer, x = normalised(kind, options).eval(), inputs(kind)
-    with torch.no_grad():
-        expected = layer(x)
-        calls = counted(layer, monkeypatch)
-        for _ in range(3):
-            assert torch.equal(layer(x), expected)
-        with torch.inference_mode():
-            assert torch.equal(layer(x), expected)
-    assert not calls
-
-
-@torch.no_grad()
-def optimiser_step(layer: Any) -> None:
-    for p in layer.parameters():
-        p.grad = torch.ones_like(p)
-    torch.optim.SGD(layer.parameters(), 0.1).step()
-
-
-@torch.no_grad()
-def load(layer: Any) -> None:
-    layer.load_state_dict({k: v * 0.9 + 0.1 if k == "weight" else v for k, v in state(layer).items()})
-
-
-@torch.no_grad()
-def load_by_assignment(layer: Any) -> None:
-    layer.load_state_dict({k: v + 0.1 if k == "weight" else v for k, v in state(layer).items()}, assign=True)
-
-
-@torch.no_grad()
-def write_in_place(layer: Any) -> None:
-    layer.weight.view(-1)[1] += 0.5
-
-
-def write_data(layer: Any) -> None:
-    layer.weight.data.view(-1)[1] += 0.5
-
-
-def write_numpy(layer: Any) -> None:
-    layer.weight.detach().numpy().ravel()[1] += 0.5
-
-
-def negate_data(layer: Any) -> None:
-    layer.weight.data.neg_()
-
-
-def swap_rows_data(layer: Any) -> None:
-    rows = layer.weight.data
-    rows[[0, 1]] = rows[[1, 0]].clone()
-
-
-def swap_columns_data(layer: Any) -> None:
-    columns = layer.weight.data.flatten(1)
-    columns[:, [0, -1]] = columns[:, [-1, 0]].clone()
-    layer.weight.data.copy_(columns.view_as(layer.weight))
-
-
-def replace(layer: Any) -> None:
-    layer.weight = nn.Parameter(layer.weight.detach() + 0.1)
-
-
-CHANGES = [
-    optimiser_step,
-    load,
-    load_by_assignment,
-    write_in_place,
-    write_data,
-    write_numpy,
-    negate_data,
-    swap_rows_data,
-    swap_columns_data,
-    replace,
-]
-
-
-def recomputed(layer: Any) -> Any:
-    """A copy, which has nothing stored."""
-    return copy.deepcopy(layer)
-
-
-@pytest.mark.parametrize("change", CHANGES)
-@some_maps
-@some_layers
-def test_the_stored_weight_is_recomputed_when_the_weight_changes(change, options, kind):
-    layer, x = normalised(kind, options).eval(), inputs(kind)
-    with torch.no_grad():
-        before = layer(x)
-        change(layer)
-        after = layer(x)
-        assert torch.equal(after, recomputed(layer)(x))
-        assert not torch.equal(after, before)
-
-
-@pytest.mark.parametrize("through", ["in_place", "data"])
-@pytest.mark.parametrize("name", ["gain", "map.u", "map.previous"])
-@pytest.mark.parametrize("kind", [LAYERS["linear_wide"], LAYERS["linear_tall"]], ids=["wide", "tall"])
-def test_the_stored_weight_is_recomputed_when_the_state_changes(name, through, kind):
-    layer, x = normalised(kind, {"order": 2}), inputs(kind)
-    if name == "map.previous":
-        layer(x)  # the weight is not new then, and the step is repeated from the vector before
-    layer.eval()
-    with torch.no_grad():
-        before = layer(x)
-        tensor = layer.state_dict()[name]
-        tensor = tensor.data if through == "data" else tensor
-        tensor.copy_(torch.nn.functional.normalize(torch.ones_like(tensor), dim=-1))
-        after = layer(x)
-        assert torch.equal(after, recomputed(layer)(x))
-        assert not torch.equal(after, before)
-
-
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32, torch.float64])
-def test_a_small_change_of_one_number_is_seen_in_every_precision(dtype):
-    """Through `.data`, which no version counter tells of: the last ten bits of one weight of many, which moves h(W) by
-    less than its rounding. What is smaller still may pass unseen (layers._probe)."""
-    layer, x = aon.normalise(nn.Linear(300, 20)).to(dtype).eval(), torch.eye(300, dtype=dtype)[7]
-    with torch.no_grad():
-        for place in (0, 1, 7, 150, 299):
-            layer(x)
-            held = layer._stored
-            layer.weight.data[3, place] *= 1 + 1024 * torch.finfo(dtype).eps
-            layer(x)
-            assert layer._stored is not held
-
-
-def test_gradients_in_evaluation():
-    """Evaluation with gradients computes the map anew, with its gradient; without, the stored weight has none."""
-    layer, x = aon.normalise(nn.Linear(7, 4)).eval(), torch.randn(3, 7)
-    layer(x).sum().backward()
-    assert layer.weight.grad.abs().sum() > 0
-    layer.requires_grad_(False)
-    leaf = x.clone().requires_grad_()
-    layer(leaf).sum().backward()
-    assert leaf.grad.abs().sum() > 0
-    assert layer._stored is not None
