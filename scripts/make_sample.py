@@ -23,7 +23,7 @@ from torch import Tensor
 
 from aon.lab.data import cifar, official, sample
 from aon.lab.errors import LabError
-from aon.lab.files import replacing, write_text
+from aon.lab.system.files import replacing, write_text
 
 PACKAGED = Path(__file__).resolve().parents[1] / "src/aon/lab/data/cifar10_sample"
 

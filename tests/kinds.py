@@ -47,6 +47,8 @@ MAPS: dict[str, dict[str, Any]] = {
     "aon2_frobenius": {"scale": "frobenius", "gain_init": "match"},
     "aon3_unscaled": {"order": 3, "scale": None, "gain": False},
     "aon2_prescale": {"prescale": True, "n_power_iterations": 3},
+    "aon2_top": {"centre": "top"},
+    "aon2_minimax": {"expansion": "minimax"},
     "wn": {"map": WeightNorm()},
     "cwn": {"map": CentredWeightNorm(), "gain": False},
     "polar": {"map": Polar()},

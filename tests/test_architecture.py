@@ -1,70 +1,98 @@
 """Who may import whom: read from the source, so that a wrong arrow fails here and not in a review."""
 
 import ast
-import pkgutil
+import importlib
 import subprocess
 import sys
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
+from scripts.draw_arrows import INIT, REPOSITORY, arrows, drawn, imported, modules, packages, put
 
 import aon
 
 ROOT = Path(aon.__file__).parent
-LIBRARY = sorted(path.stem for path in ROOT.glob("*.py") if path.stem != "__init__")
-# From the ground up; a module may import only from lines before its own.
-LAYERS = [
-    {"polynomials", "text", "products", "roots", "matrices"},
-    {"gram"},
-    {"settings", "matrix_polynomial", "power", "reference", "sharing"},
-    {"selection", "fused", "fused_whitening"},
-    {"functional", "orthogonal", "renorm", "whitening"},
-    {"maps"},
-    {"layers"},
-    {"fast_paths", "surveys", "accumulation"},
-    {"convert", "penalties", "bounding"},
-    {"spectra"},
-]
-HEIGHT = {module: height for height, line in enumerate(LAYERS) for module in line}
+MODULES = modules(ROOT.parent)
+LIBRARY = [name for name in MODULES if not name.startswith("aon.lab")]
+# From the ground up; a part may import only from lines before its own.
+ORDER = {
+    "aon": [
+        {"kernels"},
+        {"functional", "maps", "activations"},
+        {"model", "renorm", "whitening"},
+        {"penalties", "bounding"},
+        {INIT},
+        {"lab"},
+    ],
+    "aon.lab": [
+        {INIT, "errors"},
+        {"system"},
+        {"data", "models"},
+        {"methods"},
+        {"experiment"},
+        {"training", "report"},
+        {"grid", "planning"},
+        {"bench"},
+        {"cli"},
+        {"__main__"},
+    ],
+}
 
 
-def imports(path: Path) -> set[str]:
-    """Every module that a file imports, wherever the import stands, as dotted names."""
-    found: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0, f"{path.name}: relative import"
-            assert node.module is not None
-            found |= {f"{node.module}.{alias.name}" for alias in node.names} if node.module == "aon" else {node.module}
-    return found
+@pytest.mark.parametrize("package", ORDER)
+def test_every_room_has_its_place(package):
+    assert set(arrows(package, MODULES)) == set().union(*ORDER[package]), "a new room needs a place in ORDER"
 
 
-def own(path: Path) -> set[str]:
-    """First names below `aon` that a file imports."""
-    return {name.split(".")[1] for name in imports(path) if name.startswith("aon.")}
+@pytest.mark.parametrize("package", ORDER)
+def test_arrows_between_rooms_go_down(package):
+    height = {part: number for number, line in enumerate(ORDER[package]) for part in line}
+    wrong = [
+        f"{start} must not import {end}"
+        for start, ends in arrows(package, MODULES).items()
+        for end in ends
+        if height[end] >= height[start]
+    ]
+    assert not wrong
 
 
-def test_every_module_has_its_place():
-    assert set(LIBRARY) == set(HEIGHT), "a new module needs a line in LAYERS"
+@pytest.mark.parametrize("package", packages(MODULES))
+def test_no_cycles(package):
+    try:
+        TopologicalSorter(arrows(package, MODULES)).prepare()
+    except CycleError as error:
+        pytest.fail(f"cycle in {package}: {' -> '.join(reversed(error.args[1]))}")
+
+
+def importers(room):
+    """Modules outside a room that import something in it."""
+    inside = {name for name in MODULES if name == room or name.startswith(f"{room}.")}
+    return {name for name, path in MODULES.items() if name not in inside and imported(path, MODULES) & inside}
+
+
+@pytest.mark.parametrize("room", ["training", "grid", "cli", "bench", "data", "models"])
+def test_reports_know_records_and_nothing_of_training(room):
+    assert not [name for name in importers(f"aon.lab.{room}") if name.startswith("aon.lab.report")]
+
+
+def test_nothing_imports_the_command_line():
+    assert importers("aon.lab.cli") == {"aon.lab.__main__"}
 
 
 @pytest.mark.parametrize("module", LIBRARY)
-def test_arrows_go_down(module):
-    wrong = {other for other in own(ROOT / f"{module}.py") if HEIGHT.get(other, len(LAYERS)) >= HEIGHT[module]}
-    assert not wrong, f"{module} must not import {', '.join(sorted(wrong))}"
-
-
-@pytest.mark.parametrize("module", [*LIBRARY, "__init__"])
 def test_the_library_needs_torch_and_nothing_else(module):
-    roots = {name.split(".")[0] for name in imports(ROOT / f"{module}.py")}
+    roots = {name.split(".")[0] for name in imported(MODULES[module], MODULES)}
     assert roots <= {"aon", "torch", *sys.stdlib_module_names}
 
 
-@pytest.mark.parametrize("module", [*LIBRARY, "__init__"])
-def test_the_library_never_imports_the_laboratory(module):
-    assert "lab" not in own(ROOT / f"{module}.py")
+def test_the_library_never_imports_the_laboratory():
+    assert not importers("aon.lab")
+
+
+def test_the_picture_in_the_document_is_that_of_the_code():
+    text = (REPOSITORY / "docs" / "design.md").read_text(encoding="utf-8")
+    assert text == put(text, drawn()), "run `python scripts/draw_arrows.py`"
 
 
 def test_importing_the_library_loads_no_laboratory():
@@ -118,17 +146,31 @@ def test_init_holds_public_names_and_nothing_else():
     assert all(isinstance(node, ast.Expr | ast.ImportFrom | ast.Assign) for node in tree.body)
 
 
-def test_modules_with_a_list_of_public_names_keep_it():
-    for info in pkgutil.iter_modules([str(ROOT)]):
-        module = __import__(f"aon.{info.name}", fromlist=["x"]) if info.name in LIBRARY else None
-        for name in getattr(module, "__all__", ()):
-            assert hasattr(module, name), f"aon.{info.name}.__all__ names {name}"
-
-
 @pytest.mark.parametrize("module", LIBRARY)
+def test_modules_with_a_list_of_public_names_keep_it(module):
+    loaded = importlib.import_module(module)
+    for name in getattr(loaded, "__all__", ()):
+        assert hasattr(loaded, name), f"{module}.__all__ names {name}"
+
+
+def with_code():
+    """Modules of the library that hold code of their own: neither packages nor public names for a module elsewhere."""
+    for module in LIBRARY:
+        tree = ast.parse(MODULES[module].read_text(encoding="utf-8"))
+        if any(isinstance(node, ast.FunctionDef | ast.ClassDef) for node in tree.body):
+            yield module
+
+
+@pytest.mark.parametrize("module", list(with_code()))
 def test_tests_mirror_the_source(module):
-    assert (Path(__file__).parent / f"test_{module}.py").exists()
+    *folders, name = module.split(".")[1:]
+    assert Path(__file__).parent.joinpath(*folders, f"test_{name}.py").exists()
+
+
+@pytest.mark.parametrize("room", [name for name in packages(MODULES) if name.count(".") == 2 and ".lab." in name])
+def test_every_room_of_the_laboratory_has_tests(room):
+    assert list(Path(__file__).parent.joinpath(*room.split(".")[1:]).rglob("test_*.py"))
 
 
 def test_no_grab_bags():
-    assert not {"utils", "misc", "helpers", "common"} & set(LIBRARY)
+    assert not {"utils", "misc", "helpers", "common"} & {part for name in MODULES for part in name.split(".")}

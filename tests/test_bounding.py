@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 import aon
 from aon.bounding import bound_scales, bound_singular_values
-from aon.matrices import weight_matrix
+from aon.model.matrices import weight_matrix
 
 LAYERS = {
     "wide": lambda: nn.Linear(9, 4),

@@ -54,10 +54,15 @@ CASES = {
     "aon2_small_batch": (linears, (2, 12), {"order": 2}),
     "aon2_large_batch": (linears, (30, 12), {"order": 2}),
     # Once the compiler computed a saved vector again from a buffer that had moved by then: Note in power.py.
+    "aon2_minimax": (linears, (2, 12), {"expansion": "minimax"}),
     "aon1_prescale": (linears, (2, 12), {"order": 1, "prescale": True, "gain": False}),
 }
 TRACED = {
     "aon4_mean_frobenius": (linears, (30, 12), {"order": 4, "centre": "mean", "scale": "frobenius"}),
+    "aon2_top": (linears, (2, 12), {"centre": "top"}),
+    "aon4_minimax": (linears, (30, 12), {"order": 4, "expansion": "minimax", "lower": 0.1}),
+    "aon2_minimax_frobenius": (linears, (30, 12), {"expansion": "minimax", "scale": "frobenius"}),
+    "aon2_minimax_convolutions": (convolutions, (2, 3, 7, 7), {"expansion": "minimax"}),
     "aon2_convolutions": (convolutions, (2, 3, 7, 7), {"order": 2}),
     "aon0_convolutions": (convolutions, (2, 3, 7, 7), {"order": 0}),
     "wn": (linears, (2, 12), {"map": WeightNorm()}),

@@ -11,14 +11,24 @@ from torch.autograd import forward_ad
 
 import aon
 from aon.functional import approx_orthonormal, orthonormality_error
-from aon.polynomials import singular_value_map
+from aon.kernels.minimax import in_powers, least_deviation
+from aon.kernels.polynomials import singular_value_map
 
 EPS = torch.finfo(torch.float64).eps
 OPTIONS = [
     {"scale": scale, "centre": centre, "prescale": prescale}
-    for scale, centre, prescale in itertools.product(("spectral", "frobenius", None), ("one", "mean"), (False, True))
+    for scale, centre, prescale in itertools.product(
+        ("spectral", "frobenius", None), ("one", "mean", "top"), (False, True)
+    )
 ]
 each_option = pytest.mark.parametrize("option", OPTIONS, ids=lambda o: "-".join(map(str, o.values())))
+
+
+MINIMAX = [
+    {"scale": scale, "expansion": "minimax", "lower": lower}
+    for scale, lower in itertools.product(("spectral", "frobenius", None), (0.1, 0.2, 0.5))
+]
+each_minimax = pytest.mark.parametrize("option", MINIMAX, ids=lambda o: "-".join(map(str, o.values())))
 
 
 def random_matrix(*shape: int) -> Tensor:
@@ -53,13 +63,40 @@ def oracle(
     if centre == "mean":
         size = s.square().mean(-1, keepdim=True).sqrt()
         s = s / torch.where(size > 0, size, 1)
-    elif prescale:
+    elif prescale or centre == "top":
         s = s / torch.where(s[..., :1] > 0, s[..., :1], 1)
+        s = s / TOP[order] ** 0.5 if centre == "top" else s
     f = singular_value_map(s, order)
     if scale is not None:
         norm = torch.linalg.vector_norm(f, 2 if scale == "frobenius" else torch.inf, dim=-1, keepdim=True)
         f = f / torch.where(norm > 0, norm, 1)
     return (U * f[..., None, :]) @ Vh
+
+
+TOP = {0: 1.0, 1: 1.0, 2: 0.6, 3: 1.0, 4: 0.5704952272195841, 5: 1.0, 6: 0.5554631611854002}
+
+
+def minimax_oracle(W: Tensor, order: int, scale: str | None, lower: float) -> Tensor:
+    """The polynomial in powers of s, as published, on singular values over 1.03 times the largest."""
+    U, s, Vh = torch.linalg.svd(W, full_matrices=False)
+    s = s / torch.where(s[..., :1] > 0, 1.03 * s[..., :1], 1)
+    coefficients, deviation = least_deviation(order, lower)
+    f = sum(b * s ** (2 * j + 1) for j, b in enumerate(in_powers(coefficients)))
+    if scale == "frobenius":
+        norm = torch.linalg.vector_norm(f, dim=-1, keepdim=True)
+        f = f / torch.where(norm > 0, norm, 1)
+    return (U * (f / (1 + deviation) if scale == "spectral" else f)[..., None, :]) @ Vh
+
+
+@each_matrix
+@each_minimax
+@pytest.mark.parametrize("order", [1, 2, 3, 4, 8])
+def test_oracle_of_least_deviation(W, option, order):
+    given = {key: value for key, value in option.items() if key != "expansion"}
+    expected = minimax_oracle(W, order, **given)
+    size = sum(map(abs, in_powers(least_deviation(order, option["lower"]).coefficients)))  # whose digits cancel
+    tolerance = 10 * max(W.shape[-2:]) * size * EPS
+    torch.testing.assert_close(approx_orthonormal(W, order, **option), expected, atol=tolerance, rtol=0)
 
 
 @each_matrix
@@ -93,9 +130,10 @@ def test_oracle_for_any_shape_order_and_size(m, n, order, size, seed):
 
 
 @settings(max_examples=40)
-@given(st.integers(1, 6), st.integers(1, 6), st.integers(0, 6), st.sampled_from(OPTIONS), st.integers(0, 99))
+@given(st.integers(1, 6), st.integers(1, 6), st.integers(0, 6), st.sampled_from(OPTIONS + MINIMAX), st.integers(0, 99))
 def test_rotations_pass_through(m, n, order, option, seed):
     """h(A W B) = A h(W) B for orthogonal A and B: the map acts on singular values only."""
+    order = max(order, 1) if "expansion" in option else order
     stream = torch.Generator().manual_seed(seed)
     W, A, B = (torch.randn(a, b, dtype=torch.float64, generator=stream) for a, b in ((m, n), (m, m), (n, n)))
     W, A, B = W / torch.linalg.matrix_norm(W, 2), torch.linalg.qr(A)[0], torch.linalg.qr(B)[0]
@@ -115,6 +153,35 @@ def test_about_the_mean_the_size_of_w_does_not_matter(m, n, order, size, scale):
     W = random_matrix(m, n)
     H, again = (approx_orthonormal(A, order, centre="mean", scale=scale) for A in (W, size * W))
     torch.testing.assert_close(again, H, atol=1e-11, rtol=1e-11)
+
+
+@settings(max_examples=40)
+@given(
+    st.integers(1, 6),
+    st.integers(1, 6),
+    st.integers(1, 6),
+    st.floats(1e-4, 1e4),
+    st.sampled_from([{"centre": "top"}, {"expansion": "minimax"}, {"expansion": "minimax", "scale": None}]),
+)
+def test_divided_by_its_norm_the_size_of_w_does_not_matter(m, n, order, size, option):
+    W = random_matrix(m, n)
+    H, again = (approx_orthonormal(A, order, **option) for A in (W, size * W))
+    torch.testing.assert_close(again, H, atol=1e-11, rtol=1e-11)
+
+
+@settings(max_examples=60)
+@given(st.integers(1, 8), st.integers(1, 8), st.integers(1, 8), st.floats(0.05, 0.5), st.integers(0, 99))
+def test_no_singular_value_of_least_deviation_is_above_one(m, n, order, lower, seed):
+    W = torch.randn(m, n, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
+    s = torch.linalg.svdvals(approx_orthonormal(W, order, expansion="minimax", lower=lower))
+    assert s[0] <= 1 + 1e-12
+
+
+def test_about_the_top_order_two_is_a_quintic_that_keeps_the_order():
+    s = torch.linspace(0.01, 1, 50, dtype=torch.float64)
+    found = approx_orthonormal(torch.diag(s), centre="top").diagonal()
+    torch.testing.assert_close(found, 2.25 * s - 2.5 * s**3 + 1.25 * s**5, atol=100 * EPS, rtol=0)
+    assert (found.diff() >= 0).all()
 
 
 def test_about_one_it_does():
@@ -139,24 +206,40 @@ def test_the_error_falls_with_the_order():
 @pytest.mark.parametrize("name", ["wide", "tall", "square", "row", "column", "batch"])
 @pytest.mark.parametrize("order", [0, 2, 3])
 @pytest.mark.parametrize(
-    "option", [{}, {"scale": "frobenius"}, {"scale": None}, {"centre": "mean"}, {"prescale": True}]
+    "option",
+    [
+        {},
+        {"scale": "frobenius"},
+        {"scale": None},
+        {"centre": "mean"},
+        {"prescale": True},
+        {"centre": "top"},
+        {"expansion": "minimax"},
+        {"expansion": "minimax", "scale": "frobenius"},
+    ],
 )
 def test_first_derivative(name, order, option):
+    order = max(order, 1) if "expansion" in option else order
     W = MATRICES[name][..., :4, :5].clone().requires_grad_()
     torch.autograd.gradcheck(lambda A: approx_orthonormal(A, order, **option), W)
 
 
 @pytest.mark.parametrize("name", ["wide", "tall", "square"])
 @pytest.mark.parametrize("order", [0, 2])
-@pytest.mark.parametrize("option", [{}, {"scale": "frobenius", "centre": "mean"}, {"prescale": True}])
+@pytest.mark.parametrize(
+    "option",
+    [{}, {"scale": "frobenius", "centre": "mean"}, {"prescale": True}, {"centre": "top"}, {"expansion": "minimax"}],
+)
 def test_second_derivative(name, order, option):
+    order = max(order, 1) if "expansion" in option else order
     W = MATRICES[name][:3, :4].clone().requires_grad_()
     torch.autograd.gradgradcheck(lambda A: approx_orthonormal(A, order, **option), W)
 
 
 @pytest.mark.parametrize("order", [0, 2])
-@each_option
+@pytest.mark.parametrize("option", OPTIONS + MINIMAX, ids=lambda o: "-".join(map(str, o.values())))
 def test_zero_has_a_finite_gradient(order, option):
+    order = max(order, 1) if "expansion" in option else order
     W = torch.zeros(3, 5, requires_grad=True)
     approx_orthonormal(W, order, **option).sum().backward()
     assert W.grad.isfinite().all()
@@ -246,3 +329,27 @@ def test_forward_derivatives_of_a_large_weight():
     step = 1e-4
     ahead, behind = (orthonormality_error(W.double() + sign * step * V.double()) for sign in (1, -1))
     torch.testing.assert_close(tangent.double(), (ahead - behind) / (2 * step), rtol=1e-3, atol=1e-4)
+
+
+EQUAL = {
+    "all": torch.eye(3, 5, dtype=torch.float64),
+    "below": torch.diag(torch.tensor([1.0, 0.5, 0.5], dtype=torch.float64)),
+    "zeros": torch.zeros(3, 4, dtype=torch.float64),
+}
+
+
+@pytest.mark.parametrize("W", EQUAL.values(), ids=EQUAL)
+@pytest.mark.parametrize("options", [{}, {"prescale": True}, {"centre": "mean"}, {"scale": "frobenius"}], ids=str)
+def test_second_derivatives_at_equal_singular_values_are_finite(W, options):
+    W, direction = W.clone().requires_grad_(), torch.randn(W.shape, dtype=torch.float64)
+    first = torch.autograd.grad((approx_orthonormal(W, **options) * direction).sum(), W, create_graph=True)[0]
+    second = torch.autograd.grad(first.square().sum(), W)[0]
+    assert first.isfinite().all()
+    assert second.isfinite().all()
+
+
+@pytest.mark.parametrize("options", [{"scale": "frobenius"}, {"centre": "mean", "scale": None}, {}], ids=str)
+def test_second_derivatives_at_equal_singular_values_are_right_where_they_exist(options):
+    """Below the largest one equal values are nothing special, nor anywhere for the Frobenius norm and the mean."""
+    W = EQUAL["below" if not options else "all"].clone().requires_grad_()
+    torch.autograd.gradgradcheck(lambda X: approx_orthonormal(X, **options), [W])

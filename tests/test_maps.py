@@ -9,8 +9,8 @@ from torch.nn.utils import parametrizations
 
 import aon
 from aon.functional import approx_orthonormal
+from aon.kernels.reference import normalise_reference
 from aon.maps import AON, ONI, CentredWeightNorm, Polar, WeightMap, WeightNorm
-from aon.reference import normalise_reference
 
 LAYERS = {
     "wide": (lambda: nn.Linear(9, 4), (3, 9)),
@@ -166,13 +166,16 @@ def test_double_precision_has_a_double_state():
 def test_repr_shows_what_differs():
     assert repr(AON()) == "AON(order=2)"
     assert repr(AON(4, centre="mean", eps=1e-6)) == "AON(order=4, centre='mean', eps=1e-06)"
+    assert repr(AON(4, expansion="minimax", lower=0.1)) == "AON(order=4, expansion='minimax', lower=0.1)"
 
 
 def test_options_are_checked():
     with pytest.raises(ValueError, match=r"order=0.5: expected a whole number"):
         AON(0.5)
-    with pytest.raises(ValueError, match=r"centre='median': expected one of 'one', 'mean'"):
+    with pytest.raises(ValueError, match=r"centre='median': expected one of 'one', 'mean', 'top'"):
         AON(centre="median")
+    with pytest.raises(ValueError, match=r"order=0: expected 1 or more with expansion='minimax'"):
+        AON(0, expansion="minimax")
 
 
 # --- the others ---------------------------------------------------------------------------------------------------
@@ -262,3 +265,20 @@ def test_a_map_of_ones_own():
 def test_a_map_must_have_a_forward():
     with pytest.raises(NotImplementedError, match=r"^$"):
         WeightMap()(torch.ones(2, 2))
+
+
+def test_more_power_steps_follow_large_updates():
+    """With one step sigma lags behind: |h(W)| is above 1.1 in most updates of this kind, with five in few."""
+
+    def share(steps: int) -> float:
+        torch.manual_seed(0)
+        weight_map, W = AON(n_power_iterations=steps), torch.randn(48, 64, dtype=torch.float64) / 8
+        weight_map.attach(W)
+        above = 0
+        for _ in range(60):
+            W = 0.8 * W + 0.6 * torch.randn_like(W) / 8
+            above += bool(torch.linalg.matrix_norm(weight_map(W), 2) > 1.1)
+        return above / 60
+
+    assert share(1) > 0.5
+    assert share(5) < share(1) / 2

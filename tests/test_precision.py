@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 import aon
+from aon.kernels.minimax import SAFETY, least_deviation, value
 from aon.maps import ONI, CentredWeightNorm, Polar, WeightNorm
 
 MAPS = {
@@ -15,6 +16,8 @@ MAPS = {
     "aon3": {"order": 3},
     "mean": {"centre": "mean"},
     "prescale": {"prescale": True},
+    "top": {"centre": "top"},
+    "minimax": {"expansion": "minimax"},
     "frobenius": {"scale": "frobenius"},
     "wn": {"map": WeightNorm()},
     "cwn": {"map": CentredWeightNorm()},
@@ -144,7 +147,15 @@ def test_a_single_row_or_column(options, shape):
     # A column, centred, is nothing.
     if options.get("order", 1) and not isinstance(options.get("map"), CentredWeightNorm | WeightNorm | ONI):
         s = torch.linalg.svdvals(aon.normalised_weight(layer))
-        torch.testing.assert_close(s, torch.ones(1), atol=1e-5, rtol=0)
+        torch.testing.assert_close(s, torch.full((1,), of_one(options)), atol=1e-5, rtol=0)
+
+
+def of_one(options: dict) -> float:
+    """What a map makes of the only singular value: 1, or p(1 / SAFETY) over its maximum."""
+    if "expansion" not in options:
+        return 1.0
+    coefficients, deviation = least_deviation(2, 0.2)
+    return value(coefficients, 1 / SAFETY) / (1 + deviation)
 
 
 @pytest.mark.parametrize("bad", [torch.nan, torch.inf, -torch.inf])
@@ -244,3 +255,22 @@ def test_half_weights_train(options, dtype):
         optimiser.step()
         losses.append(loss.item())
     assert losses[-1] < losses[0]
+
+
+@pytest.mark.parametrize("way", ["autocast", "float16"])
+def test_a_tiny_weight_in_float16_does_not_depend_on_the_batch_size(way):
+    """F is about 1 / sigma(W), beyond the range of float16, so that a batch of one must not apply it."""
+    torch.manual_seed(0)
+    layer, x = nn.Linear(64, 4), torch.randn(200, 64)
+    with torch.no_grad():
+        layer.weight.mul_(1e-5)
+    aon.normalise(layer)
+    if way == "float16":
+        layer, x = layer.half(), x.half()
+    with torch.autocast("cpu", torch.float16, enabled=way == "autocast"):
+        one, many = layer(x[:1]), layer(x)[:1]
+    assert one.dtype == torch.float16
+    assert one.isfinite().all()
+    torch.testing.assert_close(one, many, atol=4e-3, rtol=0)
+    factor = layer.map.factor(layer.weight, layer.gain)
+    assert factor.abs().max() > torch.finfo(torch.float16).max or factor.isinf().any()

@@ -1,10 +1,10 @@
-"""Weight matrices that stay nearly orthonormal while they train."""
+"""Approximated orthonormal normalisation: layers that compute with a flatter version of their weight matrix."""
 
 from aon import bounding, functional, maps, penalties, renorm, whitening
-from aon.accumulation import accumulate
-from aon.convert import fold, normalise, normalised_weight
-from aon.spectra import Spectra, Spectrum, spectra
-from aon.surveys import Survey, survey
+from aon.model.accumulation import accumulate
+from aon.model.convert import fold, normalise, normalised_weight, refresh
+from aon.model.spectra import Spectra, Spectrum, spectra
+from aon.model.survey import Survey, survey
 
 __version__ = "0.1.0"
 __all__ = [
@@ -19,6 +19,7 @@ __all__ = [
     "normalise",
     "normalised_weight",
     "penalties",
+    "refresh",
     "renorm",
     "spectra",
     "survey",

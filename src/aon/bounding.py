@@ -1,12 +1,15 @@
-"""Singular value bounding: a step after the optimiser's that pulls the spectrum of each weight into a narrow band.
+"""Singular value bounding: clip the spectrum of each weight to a narrow band, between epochs.
 
-    optimiser.step()
-    if step % steps_per_epoch == 0:
-        aon.bounding.bound_singular_values(model)
+    for epoch in range(epochs):
+        train(model)
+        validate(model)
+        if epoch + 1 < epochs:
+            aon.bounding.bound_singular_values(model)
 
-It writes to the weights; nothing is differentiated, and the optimiser's momentum is left as it is. Its authors take it
-once an epoch, not after every step, and leave it out after the last epoch. They pair it, optionally, with bounded batch
-normalisation, which does the same for the scales of batch normalisation layers: `bound_scales`.
+It writes to the weights in place; gradients and the optimiser's momentum are not touched. Its authors bound once an
+epoch, after validation (the running averages of batch normalisation belong to the weights before), and not after the
+last epoch. They pair it, optionally, with bounded batch normalisation, which clips the scales of batch normalisation
+layers: `bound_scales`.
 """
 
 from __future__ import annotations
@@ -15,9 +18,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from aon.gram import working_dtype
-from aon.matrices import from_matrix, layout, weight_matrix
-from aon.selection import Words, select
+from aon.kernels.gram import working_dtype
+from aon.model.matrices import from_matrix, layout, require_real, weight_matrix
+from aon.model.selection import Words, select
 
 
 @torch.no_grad()
@@ -51,10 +54,10 @@ def bound_singular_values(model: nn.Module, *, eps: float = 0.5, include: Words 
     if not chosen:
         raise ValueError("nothing to bound: no Linear or convolution of the model is chosen")
     for name, layer in chosen:
-        _check_weight(name, layer.weight)
+        require_real(name, layer)
         W = weight_matrix(layer)
         bounded = _bounded(W.to(working_dtype(W)), eps).to(W.dtype)
-        layer.weight.copy_(from_matrix(bounded, layout(layer), tuple(layer.weight.shape)))
+        layer.weight.copy_(from_matrix(bounded, layout(layer), layer.weight))
 
 
 @torch.no_grad()
@@ -67,7 +70,7 @@ def bound_scales(model: nn.Module, *, eps: float = 0.2) -> None:
 
     Args:
         model: A model or a single layer.
-        eps: Width of the band; the authors' value.
+        eps: Width of the band; 0.2 is the value of the authors' OrthDNNs code, their earlier code has a factor of 2.
 
     Raises:
         ValueError: eps is not above 0.
@@ -93,7 +96,7 @@ def bound_scales(model: nn.Module, *, eps: float = 0.2) -> None:
 
 
 def _bounded(W: Tensor, eps: float) -> Tensor:
-    finite = W.isfinite().all(-1, keepdim=True).all(-2, keepdim=True)
+    finite = W.isfinite().all(-1, keepdim=True).all(-2, keepdim=True)  # W is no square matrix: zeros stand for it
     U, s, Vh = torch.linalg.svd(torch.where(finite, W, 0), full_matrices=False)
     clipped = (U * s.clamp(1 / (1 + eps), 1 + eps).unsqueeze(-2)) @ Vh
     return torch.where(finite, clipped, W)
@@ -102,10 +105,3 @@ def _bounded(W: Tensor, eps: float) -> Tensor:
 def _check_eps(eps: float) -> None:
     if not eps > 0:
         raise ValueError(f"eps={eps!r}: expected a number above 0")
-
-
-def _check_weight(name: str, weight: Tensor) -> None:
-    if isinstance(weight, nn.UninitializedParameter):
-        raise ValueError(f"{name or 'layer'!r} is lazy, without a weight yet; run one batch through the model first")
-    if not weight.is_floating_point():
-        raise ValueError(f"{name or 'layer'!r} has a weight of {weight.dtype}; expected real floating point")

@@ -1,7 +1,7 @@
-"""Weight maps: functions of a weight matrix, each a small Module that keeps what it needs beside it.
+"""Weight maps: modules that turn a weight matrix into the one that a layer computes with.
 
-A map gets W as (m, n), or (groups, m, n), and gives a matrix of that shape, its rows times `gain` if there is one.
-`normalise` copies the map that it is given once for each layer; the copy is that layer's `map`.
+A map takes W of shape (m, n) or (groups, m, n) and returns a matrix of that shape, its rows times `gain` if given.
+`normalise` copies the map once for each layer, as `layer.map`.
 """
 
 from __future__ import annotations
@@ -13,31 +13,34 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
-from aon.fused import Normalise, Spectral, State
-from aon.gram import gram, is_tall, working_dtype
-from aon.orthogonal import PolarFactor, newton_orthonormal
-from aon.power import ascend, unit
-from aon.settings import Settings, check_settings
+from aon.kernels.checks import check_count
+from aon.kernels.fused import Normalise
+from aon.kernels.fused import factor as factor_of
+from aon.kernels.gram import gram, in_full_precision, is_tall, working_dtype
+from aon.kernels.orthogonal import PolarFactor, newton_orthonormal
+from aon.kernels.power import State, ascend, unit
+from aon.kernels.settings import Settings, check_settings
+from aon.kernels.spectral import Spectral
 
 WARM_UP_STEPS = 30  # power steps that a new u takes on its weight before training begins
 
 
 class WeightMap(nn.Module):
-    """What a layer computes with instead of its weight. Subclasses give `forward`; state is optional."""
+    """Base class of weight maps. Subclasses define `forward`; state is optional."""
 
     def attach(self, W: Tensor) -> None:
-        """Make, or make anew, what the map keeps for a weight matrix W."""
+        """Initialise the map's state for a weight matrix W."""
 
     def forward(self, W: Tensor, gain: Tensor | None = None) -> Tensor:
-        """The mapped matrix, rows times gain. In training mode state may move, once for each new W."""
+        """The mapped matrix, rows times gain. In training mode the state may change, once for each new W."""
         raise NotImplementedError
 
     def read(self, W: Tensor, gain: Tensor | None = None) -> Tensor:
-        """The mapped matrix as it stands, in training mode too: no state moves."""
+        """The mapped matrix without changing any state, in training mode too."""
         return self.forward(W, gain)
 
     def factor(self, W: Tensor, gain: Tensor | None = None) -> Tensor | None:  # noqa: ARG002
-        """F (m, m) with forward(W, gain) = F W for those maps that have one and can give it cheaply, else None."""
+        """F (m, m) with forward(W, gain) = F W, if the map has one that is cheap to compute; otherwise None."""
         return None
 
     def kept_vector(self) -> Tensor | None:
@@ -48,7 +51,7 @@ class WeightMap(nn.Module):
         self, state_dict: dict[str, Any], prefix: str, metadata: Any, strict: bool,
         missing: list[str], unexpected: list[str], errors: list[str],
     ) -> None:  # fmt: skip
-        # A plain model's checkpoint has nothing for the map; the layer has started it anew (layers.py).
+        # A plain model's checkpoint has no state for the map; the layer has initialised it (layers.py).
         plain = not any(key.startswith(prefix) for key in state_dict)
         super()._load_from_state_dict(
             state_dict, prefix, metadata, strict, [] if plain else missing, unexpected, errors
@@ -58,8 +61,9 @@ class WeightMap(nn.Module):
 class AON(WeightMap):
     """Approximated orthonormal normalisation, h(W) = P_q(W) W / sigma (the paper's Algorithm 1).
 
-    `u` estimates the leading left singular vector of P_q(W) W; it moves by `n_power_iterations` steps for each
-    update of W in training mode, and rests in evaluation (Note [u moves once for each update] in power.py).
+    `u` estimates the leading left singular vector of P_q(W) W (of W with expansion="minimax"); it moves by
+    `n_power_iterations` steps for each update of W in training mode, and rests in evaluation
+    (Note [u moves once for each update] in power.py).
 
     Args: as in `aon.normalise`.
 
@@ -84,9 +88,11 @@ class AON(WeightMap):
         prescale: bool = False,
         n_power_iterations: int = 1,
         eps: float = 1e-12,
+        expansion: str = "taylor",
+        lower: float = 0.2,
     ) -> None:
         super().__init__()
-        self.settings = check_settings(order, scale, centre, prescale, n_power_iterations, eps)
+        self.settings = check_settings(order, scale, centre, prescale, n_power_iterations, eps, expansion, lower)
 
     @property
     def is_spectral(self) -> bool:
@@ -95,26 +101,32 @@ class AON(WeightMap):
 
     @torch.no_grad()
     def attach(self, W: Tensor) -> None:
-        """Start u from a vector of its own random stream, then warm it up on W."""
+        """Start u from a vector of its own random stream, then warm it up."""
         dtype = working_dtype(W)
-        stream = torch.Generator().manual_seed(0)  # not the global one: a seeded run stays as it was
-        u = unit(torch.randn(W.shape[:-1], generator=stream)).to(W.device, dtype)
+        stream = torch.Generator("cpu").manual_seed(0)  # not the global one, so that a seeded run does not change
+        u = unit(torch.randn(W.shape[:-1], generator=stream, device="cpu")).to(W.device, dtype)
         A = W.detach().to(dtype)
-        with torch.autocast(W.device.type, enabled=False):
-            # Without sigma's history P_q cannot be had for free; W itself leads to the same vector (even order).
-            u = ascend(A, gram(A), None, u, WARM_UP_STEPS, self.settings.eps).u
+        with in_full_precision(W):
+            u = self._warmed_up(A, u)
         size = W.shape[-2] if self.is_spectral else min(W.shape[-2:])
         self.register_buffer("u", u)
         self.register_buffer("previous", u.clone())
         # No sum of a Gram matrix is NaN for a finite W, so that the first forward finds its weight new.
         self.register_buffer("seen", torch.full((*W.shape[:-2], size), torch.nan, dtype=dtype, device=W.device))
 
+    def _warmed_up(self, A: Tensor, u: Tensor) -> Tensor:
+        """u after power steps on W, or on P_q(W) W where that has another leading vector."""
+        G, settings = gram(A), self.settings._replace(n_power_iterations=WARM_UP_STEPS)
+        if settings.keeps_order:
+            return ascend(A, G, None, u, WARM_UP_STEPS, settings.eps).u
+        return factor_of(A, G, u, settings)[1]
+
     def forward(self, W: Tensor, gain: Tensor | None = None) -> Tensor:
         """h(W), rows times gain; in training mode u moves if W is new."""
         return self._mapped(W, gain, self.training)
 
     def read(self, W: Tensor, gain: Tensor | None = None) -> Tensor:
-        """h(W), rows times gain; u rests."""
+        """h(W), rows times gain; u does not move."""
         return self._mapped(W, gain, False)
 
     def factor(self, W: Tensor, gain: Tensor | None = None) -> Tensor | None:
@@ -146,9 +158,7 @@ class AON(WeightMap):
     def _keep(self, result: tuple[Tensor, ...], moving: bool) -> Tensor:
         out, start, moved, fingerprint, *_ = result
         if moving:
-            self.previous.copy_(start)
-            self.u.copy_(moved)
-            self.seen.copy_(fingerprint)
+            torch._foreach_copy_((self.previous, self.u, self.seen), (start, moved, fingerprint))
         return out
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> AON:
@@ -216,12 +226,16 @@ class Polar(WeightMap):
     def forward(self, W: Tensor, gain: Tensor | None = None) -> Tensor:
         """(W W^T)^(-1/2) W."""
         A = W.to(working_dtype(W))
-        with torch.autocast(W.device.type, enabled=False):
+        with in_full_precision(W):
             return _scaled(PolarFactor.apply(A)[0], gain).to(W.dtype)
 
 
 class ONI(WeightMap):
-    """Orthogonalisation by Newton's iteration (Huang et al. 2020): the road the paper chose not to take.
+    """Orthogonalisation by Newton's iteration (Huang et al. 2020).
+
+    Deviation: the authors' code always centres the rows, adds 1e-5 to the diagonal of Z Z^T, multiplies the weights of
+    convolutions by 1.414, and does not divide the Gram matrix of a tall weight by its norm. Here centring is an option,
+    off by default; nothing is added; the scale is left to the gain; and both sides are divided.
 
     Args:
         iterations: Newton steps T; more steps, nearer to orthonormal.
@@ -234,14 +248,13 @@ class ONI(WeightMap):
 
     def __init__(self, iterations: int = 5, centre: bool = False) -> None:
         super().__init__()
-        if isinstance(iterations, bool) or not isinstance(iterations, int) or iterations < 0:
-            raise ValueError(f"iterations={iterations!r}: expected a whole number, 0 or more")
+        check_count("iterations", iterations, least=0)
         self.iterations, self.centre = iterations, centre
 
     def forward(self, W: Tensor, gain: Tensor | None = None) -> Tensor:
         """B_T Z / |Z Z^T|_F^(1/2), B_{t+1} = (3 B_t - B_t^3 S) / 2."""
         A = W.to(working_dtype(W))
-        with torch.autocast(W.device.type, enabled=False):
+        with in_full_precision(W):
             Z = A - A.mean(-1, keepdim=True) if self.centre else A
             return _scaled(newton_orthonormal(Z, self.iterations), gain).to(W.dtype)
 

@@ -1,4 +1,4 @@
-"""Regularisers: scalar functions of a model's weight matrices, to be added to the loss.
+"""Penalties on a model's weight matrices, to add to the loss.
 
     loss = criterion(model(x), y) + aon.penalties.orthonormal(model)
 
@@ -12,8 +12,7 @@ Notation: W is m x n, one row for each output; k = min(m, n).
 # Note [No state, no random numbers]
 Two penalties need a leading vector. They find it anew in every call, by a few power steps from a fixed vector: a second
 call gives the same number, a seeded run stays as it was, ranks agree, there is nothing to save. A product
-with a vector costs 1/k of a Gram matrix, so that eight steps are cheap: after them the norm is 0.87 to 1.00
-of the true one on weights as initialised, as trained and near orthonormal, and never above it.
+with a vector costs 1/k of a Gram matrix, so eight steps are cheap. The norm they find is never above the true one.
 """
 
 from __future__ import annotations
@@ -24,16 +23,18 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from aon.gram import is_tall, working_dtype
-from aon.matrices import weight_matrix
-from aon.power import apply, unit
-from aon.selection import Words, select
+from aon.kernels.checks import check_count
+from aon.kernels.gram import in_full_precision, is_tall, working_dtype
+from aon.kernels.power import apply, unit
+from aon.model.matrices import require_real, weight_matrix
+from aon.model.selection import Words, select
 
 
 def orthonormal(model: nn.Module, *, beta: float = 10.0, include: Words = None, exclude: Words = None) -> Tensor:
     """Orthonormal regularisation, beta * sum |W W^T - I|_F^2 / m^2 (the paper's equation 2).
 
-    Computed on the smaller side, since |W W^T - I|_F^2 = |W^T W - I|_F^2 + m - n.
+    The paper writes |.|_2^2, read here as the sum of the squared entries. Computed on the smaller side, since
+    |W W^T - I|_F^2 = |W^T W - I|_F^2 + m - n.
 
     Args:
         model: A model or a single layer.
@@ -76,7 +77,7 @@ def mutual_coherence(model: nn.Module, *, beta: float = 0.01, include: Words = N
     It speaks of pairs of rows, so the m x m Gram matrix is formed even where W^T W is smaller.
     Arguments and errors are those of `orthonormal`.
 
-    Reference: Bansal et al., 2018, equation 9.
+    Reference: Bansal et al., 2018, the section on mutual coherence.
 
     Example:
         >>> layer = nn.Linear(2, 2)
@@ -100,7 +101,11 @@ def restricted_isometry(
     The spectral norm by `n_power_iterations` steps, the vector then held constant; no Gram matrix is formed.
     The other arguments and errors are those of `orthonormal`.
 
-    Reference: Bansal et al., 2018, equation 12; their code's first beta, which it lowers during training.
+    Deviation: the spectral norm as their paper and their Keras code have it; their PyTorch code squares it, takes one
+    power step from a random start, and differentiates through it.
+
+    Reference: Bansal et al., 2018, the section on spectral restricted isometry; their code's first beta, which it
+    lowers during training.
 
     Example:
         >>> layer = nn.Linear(3, 2)
@@ -108,7 +113,7 @@ def restricted_isometry(
         >>> round(restricted_isometry(layer, beta=1.0).item(), 6)
         1.0
     """
-    _at_least_one(n_power_iterations)
+    check_count("n_power_iterations", n_power_iterations)
     return _penalty(lambda W: _isometry_error(W, n_power_iterations), model, beta, include, exclude)
 
 
@@ -134,7 +139,7 @@ def spectral_norm(
         >>> round(spectral_norm(layer, beta=2.0).item(), 4)
         9.0
     """
-    _at_least_one(n_power_iterations)
+    check_count("n_power_iterations", n_power_iterations)
     return _penalty(lambda W: _squared_norm(W, n_power_iterations) / 2, model, beta, include, exclude)
 
 
@@ -145,23 +150,17 @@ def _penalty(term: Callable[[Tensor], Tensor], model: nn.Module, beta: float, in
     matrices = _matrices(model, include, exclude)
     total = torch.zeros((), dtype=working_dtype(matrices[0]), device=matrices[0].device)
     for W in matrices:
-        with torch.autocast(W.device.type, enabled=False):
+        with in_full_precision(W):
             total = total + term(W.to(working_dtype(W))).sum().to(total.device)
     return beta * total
 
 
 def _matrices(model: nn.Module, include: Words, exclude: Words) -> list[Tensor]:
-    """The matrices that the words mean, a tied weight once."""
+    """The selected weight matrices; a tied weight once."""
     found: dict[int, Tensor] = {}
     for name, layer in select(model, include, exclude):
-        weight = layer.weight
-        if isinstance(weight, nn.UninitializedParameter):
-            raise ValueError(
-                f"{name or 'layer'!r} is lazy, without a weight yet; run one batch through the model first"
-            )
-        if not weight.is_floating_point():
-            raise ValueError(f"{name or 'layer'!r} has a weight of {weight.dtype}; expected real floating point")
-        found.setdefault(id(weight), weight_matrix(layer))
+        require_real(name, layer)
+        found.setdefault(id(layer.weight), weight_matrix(layer))
     if not found:
         raise ValueError("nothing to penalise: no Linear or convolution of the model is chosen")
     return list(found.values())
@@ -218,7 +217,7 @@ def _squared_norm(W: Tensor, steps: int) -> Tensor:
 
 @torch.no_grad()
 def _ascend(operator: Callable[[Tensor], Tensor], v: Tensor, steps: int) -> Tensor:
-    """Power iteration; v stays where the operator makes it zero, so that the norm found there is zero."""
+    """Power iteration; v stays as it is where the operator maps it to zero."""
     for _ in range(steps):
         moved = unit(operator(v))
         v = torch.where(moved.any(-1, keepdim=True), moved, v)
@@ -226,11 +225,6 @@ def _ascend(operator: Callable[[Tensor], Tensor], v: Tensor, steps: int) -> Tens
 
 
 def _start(A: Tensor) -> Tensor:
-    """A fixed unit vector for the rows of A: a chirp, which is like no structure that a weight has."""
-    i = torch.arange(A.shape[-2], dtype=torch.float64)  # on the CPU: the same on every device
+    """A fixed unit vector for the rows of A: a chirp, so that no structured weight is orthogonal to it."""
+    i = torch.arange(A.shape[-2], dtype=torch.float64, device="cpu")  # on the CPU: the same on every device
     return unit(torch.cos(2**0.5 * i * i)).to(A).expand(A.shape[:-1])
-
-
-def _at_least_one(n_power_iterations: int) -> None:
-    if n_power_iterations < 1:
-        raise ValueError(f"n_power_iterations={n_power_iterations!r}: expected a whole number from 1 on")

@@ -5,9 +5,18 @@ import math
 import random
 from pathlib import Path
 
-from aon.lab.config import RunConfig
-from aon.lab.methods import parse
-from aon.lab.records import Comparison, Environment, EpochRow, Images, Record, SpectrumRow, save, save_comparison
+from aon.lab.experiment.config import RunConfig
+from aon.lab.experiment.records import (
+    Comparison,
+    Environment,
+    EpochRow,
+    Images,
+    Record,
+    SpectrumRow,
+    save,
+    save_comparison,
+)
+from aon.lab.methods.build import parse
 
 # Where a method ends (accuracy in percent), how fast it fits, how long an epoch takes, the spectrum it keeps.
 ENDS = {"bn": (70.0, 6.0, 10.0), "bn+orth": (72.5, 8.0, 11.5), "bn+aon": (74.0, 7.0, 12.1)}
@@ -28,8 +37,22 @@ def record(method="bn", seed=0, *, status="done", error=None, done=None, label=N
         label=parse(method).label if label is None else label,
         environment=environment(),
         parameters=1_254_000,
-        images=Images(train=config.train_size or 5000, test=config.test_size or 1000),
-        epochs=epochs,
+        images=Images(
+            train=config.train_size or 5000, test=config.test_size or 1000, validation=config.validation_size or 0
+        ),
+        epochs=_tested(epochs, draw) if config.validation_size else epochs,
+    )
+
+
+def _tested(epochs, draw):
+    """The epochs of a run with validation images: the test set is opened for the best and for the last five."""
+    best = max((row.val_accuracy for row in epochs), default=0.0)
+    opened = {row.epoch for row in epochs[-5:]} | {row.epoch for row in epochs if row.val_accuracy == best}
+    return tuple(
+        row.model_copy(update={"test_accuracy": row.val_accuracy + draw.gauss(-0.5, 0.2), "test_loss": row.val_loss})
+        if row.epoch in opened
+        else row
+        for row in epochs
     )
 
 
@@ -96,11 +119,11 @@ def _epoch(method, config, i, draw, luck, spectra):
         seconds=seconds + draw.gauss(0, 0.2),
         eval_seconds=1.5,
         learning_rate=rate,
-        spectra=_spectra(method, i) if spectra and "aon" in method else None,
+        spectra=_spectra(method, i, luck) if spectra and "aon" in method else None,
     )
 
 
-def _spectra(method, epoch):
+def _spectra(method, epoch, luck):
     rows = []
     for layer in range(LAYERS):
         growth = 0.55 + 0.012 * epoch + 0.01 * layer
@@ -116,7 +139,7 @@ def _spectra(method, epoch):
                 normalised_median=(low + 1) / 2 + 0.1,
                 normalised_max=1.0,
                 outside=0.0,
-                error=0.1,
+                error=0.1 + 0.02 * layer + 0.02 * abs(luck),
                 agreement=0.999,
             )
         )

@@ -1,1 +1,1 @@
-"""The laboratory: compare methods as the paper does."""
+"""The laboratory: train networks under several methods and compare them."""

@@ -1,8 +1,8 @@
-"""What can go wrong because of what a user asked for, as opposed to a fault in the laboratory."""
+"""Errors that a user can fix, as opposed to faults in the laboratory."""
 
 
 class LabError(Exception):
-    """A failure that the user can mend: a bad value, a missing file, a directory in use.
+    """An error that the user can fix: a bad value, a missing file, a directory in use.
 
     The message is one line that names the value and what was expected; the command line prints it and
     ends with status 2.
@@ -11,6 +11,10 @@ class LabError(Exception):
 
 class StoppedError(LabError):
     """Work was stopped on request (Ctrl-C, SIGTERM); what was done is kept and can be continued."""
+
+
+class ToldError(LabError):
+    """Another process of the same run has already told the user what went wrong; nothing is to be printed."""
 
 
 class RunError(LabError):

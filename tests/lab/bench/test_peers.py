@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch import nn
 
+from aon.kernels.reference import normalise_reference
 from aon.lab.bench.peers import PEERS, PLAIN, REFERENCE, Peer, ours, plain_autograd
-from aon.reference import normalise_reference
 
 BY_NAME = {peer.name: peer for peer in PEERS}
 EXACT = ("polar-svd", "aon-polar", "orthogonium-qr", "torch-orthogonal-cayley", "torch-orthogonal-exp",

@@ -1,3 +1,6 @@
+import re
+import zipfile
+
 import numpy as np
 import pytest
 import torch
@@ -112,3 +115,33 @@ def test_a_pickle_is_refused(tmp_path):
     (tmp_path / "x.npz").write_bytes(b"\x80\x04cos\nsystem\n(S'true'\ntR.")
     with pytest.raises(LabError, match="pickle"):
         load_npz(tmp_path / "x.npz")
+
+
+def test_a_file_that_unpacks_to_more_than_is_allowed_is_refused_before_it_is_unpacked(tmp_path, monkeypatch):
+    black = np.zeros((4000, 32, 32, 3), np.uint8)
+    np.savez_compressed(tmp_path / "own.npz", x_train=black, y_train=np.zeros(4000, int), x_test=X, y_test=Y)
+    assert (tmp_path / "own.npz").stat().st_size < 100_000
+    monkeypatch.setenv("AON_MAX_DATA_GIB", "0.01")
+    with pytest.raises(LabError, match=r"GiB unpacked, more than the 0\.01 GiB allowed; if that is meant, set"):
+        load_npz(tmp_path / "own.npz")
+
+
+def test_a_header_that_promises_more_than_there_is_is_refused_before_room_is_made(tmp_path):
+    path = save(tmp_path)
+    with zipfile.ZipFile(path) as archive:
+        parts = {name: archive.read(name) for name in archive.namelist()}
+    promise = b"(999999999, 8, 10, 3), }"
+    head = parts["x_train.npy"]
+    parts["x_train.npy"] = re.sub(rb"\(6, 8, 10, 3\), \} {17}", promise + b" ", head)
+    assert len(parts["x_train.npy"]) <= len(head)
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, content in parts.items():
+            archive.writestr(name, content)
+    with pytest.raises(LabError, match=r"x_train is damaged: its header says 239,999,999,760 bytes|cannot read"):
+        load_npz(path)
+
+
+def test_objects_in_an_array_are_refused(tmp_path):
+    path = save(tmp_path, y_train=np.array([print] * 6, dtype=object))
+    with pytest.raises(LabError, match="Object arrays cannot be loaded"):
+        load_npz(path)

@@ -56,13 +56,13 @@ def test_a_folder_whose_name_ends_in_a_size_is_itself(photos):
     [
         (
             "cifar-10",
-            r"no dataset 'cifar-10' \(did you mean cifar10\?\): expected cifar10-sample, cifar10, cifar100, an",
+            r"unknown dataset 'cifar-10'; did you mean 'cifar10'\? \(there are: cifar10-sample, cifar10, cifar100, an",
         ),
         (
             "/nowhere/x.npz",
-            r"no dataset '/nowhere/x\.npz': expected cifar10-sample, cifar10, cifar100, an \.npz file or",
+            r"unknown dataset '/nowhere/x\.npz' \(there are: cifar10-sample, cifar10, cifar100, an \.npz file or",
         ),
-        ("", "no dataset ''"),
+        ("", "unknown dataset ''"),
         ("cifar100", "cifar100 is not in .*; get it with: aon data fetch cifar100"),
     ],
 )

@@ -21,43 +21,71 @@ def dataset(labels, size=(4, 4), **changed):
     return Dataset(**(values | changed))
 
 
-def test_a_subset_takes_the_first_of_each_class_in_their_order():
-    part = dataset([0, 0, 0, 1, 2, 1, 2, 0]).subset(6, 1)
-    assert part.y_train.tolist() == [0, 0, 1, 2, 1, 2]
-    assert part.x_train[:, 0, 0, 0].tolist() == [0, 1, 3, 4, 5, 6]
-    assert part.y_test.tolist() == [0]
+def test_images_are_drawn_by_seed_and_stay_in_their_order():
+    data = dataset(list(range(3)) * 20)
+    drawn = [data.split(6, seed=seed).x_train[:, 0, 0, 0].tolist() for seed in (0, 0, 1)]
+    assert drawn[0] == drawn[1] == sorted(drawn[0])
+    assert drawn[0] != drawn[2]
 
 
 @pytest.mark.parametrize("n", [1, 2, 3, 7, 10, 17])
-def test_a_subset_is_as_balanced_as_its_size_allows(n):
-    y = torch.arange(30) % 3
-    counts = torch.bincount(dataset(y[torch.randperm(30)].tolist()).subset(n, None).y_train, minlength=3)
-    assert counts.sum() == n
-    assert counts.max() - counts.min() <= 1
+def test_a_part_is_as_balanced_as_its_size_allows(n):
+    y = torch.arange(60) % 3
+    part = dataset(y[torch.randperm(60)].tolist()).split(n, n)
+    for labels, most in ((part.y_train, 1), (part.y_validation, 2)):  # a round of classes may be cut at both ends
+        counts = torch.bincount(labels, minlength=3)
+        assert counts.sum() == n
+        assert counts.max() - counts.min() <= most
 
 
 def test_a_class_that_runs_out_is_made_up_for_by_the_others():
-    assert dataset([0, 1, 1, 1, 1, 2]).subset(5, None).y_train.bincount().tolist() == [1, 3, 1]
+    assert dataset([0, 1, 1, 1, 1, 2]).split(5).y_train.bincount().tolist() == [1, 3, 1]
+
+
+def test_validation_images_are_other_training_images():
+    data = dataset([0, 1, 2] * 10)
+    part = data.split(12, 9, seed=3)
+    trained, validated = (set(x[:, 0, 0, 0].tolist()) for x in (part.x_train, part.x_validation))
+    assert not trained & validated
+    assert (len(trained), len(validated)) == (12, 9)
+
+
+def test_training_images_do_not_depend_on_the_validation_size():
+    data = dataset([0, 1, 2] * 10)
+    assert data.split(12, 9, seed=3).x_train.equal(data.split(12, None, seed=3).x_train)
+
+
+def test_all_images_but_those_of_validation_are_trained_on():
+    part = dataset([0, 1, 2] * 4).split(None, 3)
+    assert sorted(part.x_train[:, 0, 0, 0].tolist() + part.x_validation[:, 0, 0, 0].tolist()) == list(range(12))
+
+
+def test_the_first_test_images_are_kept():
+    data = dataset([0, 1, 2], y_test=torch.tensor([0, 0, 1, 1]), x_test=torch.zeros(4, 3, 4, 4, dtype=torch.uint8))
+    assert data.split(None, None, 2).y_test.tolist() == [0, 1]
 
 
 def test_none_keeps_everything_in_order():
     data = dataset([2, 1, 0, 0])
-    assert data.subset(None, None).x_train is data.x_train
-    assert data.subset(None, None).y_test is data.y_test
+    assert data.split().x_train is data.x_train
+    assert data.split().y_test is data.y_test
+    assert data.split().x_validation is None
 
 
 @pytest.mark.parametrize(
-    ("n_train", "n_test", "message"),
+    ("sizes", "message"),
     [
-        (5, None, "cannot take 5 training images of own: expected between 1 and 4"),
-        (0, None, "cannot take 0 training images"),
-        (None, 3, "cannot take 3 test images of own: expected between 1 and 2"),
-        (None, -1, "cannot take -1 test images"),
+        ((5,), "cannot take 5 training and 0 validation images from the 4 training images of own"),
+        ((0,), "cannot take 0 training"),
+        ((2, 3), "cannot take 2 training and 3 validation images from the 4"),
+        ((None, 4), "cannot take all other training and 4 validation images from the 4"),
+        ((None, None, 3), "cannot take 3 test images of own: expected between 1 and 2"),
+        ((None, None, -1), "cannot take -1 test images"),
     ],
 )
-def test_an_impossible_subset_is_refused(n_train, n_test, message):
+def test_an_impossible_split_is_refused(sizes, message):
     with pytest.raises(LabError, match=message):
-        dataset([0, 1, 2, 0]).subset(n_train, n_test)
+        dataset([0, 1, 2, 0]).split(*sizes)
 
 
 @pytest.mark.parametrize(

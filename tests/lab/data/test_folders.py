@@ -1,7 +1,11 @@
+import struct
+import zlib
+
 import numpy as np
 import pytest
 from PIL import Image
 
+from aon.lab.data import folders
 from aon.lab.data.folders import load_folder
 from aon.lab.errors import LabError
 
@@ -151,3 +155,19 @@ def test_a_class_that_only_the_test_part_has_is_named(tmp_path):
         picture(tmp_path / name / "0.png")
     with pytest.raises(LabError, match=r"owl: there is no class folder owl in .*train"):
         load_folder(tmp_path)
+
+
+def test_an_image_of_ten_thousand_million_pixels_is_refused_by_its_header(folder):
+    """The file is 100 bytes: a header and nothing behind it."""
+    head = b"IHDR" + struct.pack(">IIBBBBB", 100_000, 100_000, 8, 2, 0, 0, 0)
+    data = b"IDAT" + zlib.compress(b"")
+    chunks = [struct.pack(">I", len(part) - 4) + part + struct.pack(">I", zlib.crc32(part)) for part in (head, data)]
+    (folder / "cat" / "0.png").write_bytes(b"\x89PNG\r\n\x1a\n" + b"".join(chunks))
+    with pytest.raises(LabError, match=r"0\.png.*(pixels|bomb)"):
+        load_folder(folder)
+
+
+def test_an_image_that_is_too_large_to_be_read_is_refused(folder, monkeypatch):
+    monkeypatch.setattr(folders, "MOST_PIXELS", 63)
+    with pytest.raises(LabError, match=r"has 8 x 8 pixels, more than the 63 that are read"):
+        load_folder(folder)

@@ -95,7 +95,7 @@ def test_own_images_that_cannot_be_read_are_damaged(tmp_path):
 
 
 def test_an_unknown_name_is_refused(tmp_path):
-    with pytest.raises(LabError, match="no dataset 'cifar11'"):
+    with pytest.raises(LabError, match="unknown dataset 'cifar11'"):
         data.verify("cifar11", tmp_path)
 
 

@@ -1,1 +1,1 @@
-"""Benchmarks: measured to JSON first, shown and drawn from it afterwards."""
+"""Benchmarks: measure to JSON, then print and draw from the JSON."""

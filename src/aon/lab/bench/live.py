@@ -1,4 +1,4 @@
-"""Bytes of tensors that are alive: how many at once, at most."""
+"""Count the bytes of live tensors, and their peak."""
 
 import weakref
 from collections.abc import Iterable, Mapping
@@ -13,8 +13,8 @@ from torch.utils._pytree import tree_leaves
 class LiveBytes(TorchDispatchMode):
     """Counts the storages that operations make while it is active, and those it is told of, until they are freed.
 
-    Every operation is seen, in forward, backward and optimiser, also those inside an autograd.Function. What an
-    operation takes and gives back while it runs is not: a convolution's workspace, say.
+    Every operation is seen, in forward, backward and optimiser, also those inside an autograd.Function. Memory that an
+    operation allocates and frees while it runs, such as a convolution's workspace, is not counted.
 
     Attributes:
         now: Bytes alive.

@@ -1,4 +1,4 @@
-"""The usual way to feed a network: torch's DataLoader, each image transformed on its own. For comparison only."""
+"""torch's DataLoader with per-image transforms, for comparison only."""
 
 import torch
 from torch import Tensor

@@ -1,4 +1,4 @@
-"""Weight maps to be measured side by side: ours, torch's, and those of other packages (extra `[bench]`).
+"""Weight maps to compare: ours, torch's, and those of other packages (extra `[bench]`).
 
 Each works on the same matrices (m, n): a convolution's weight as the paper reads it. torch's and geotorch's orthogonal
 maps would take a convolution kernel by kernel, so every peer is given the matrix, in the place of a Linear's weight.
@@ -17,9 +17,9 @@ from torch import Tensor, nn
 from torch.nn.functional import normalize
 from torch.nn.utils import parametrizations, parametrize
 
+from aon.kernels.polynomials import expansion_coefficients
+from aon.kernels.reference import normalise_reference
 from aon.maps import AON, Polar, WeightMap
-from aon.polynomials import expansion_coefficients
-from aon.reference import normalise_reference
 
 Read = Callable[[], Tensor]
 
@@ -57,9 +57,9 @@ class Peer:
 
 
 def plain_autograd(W: Tensor, u: Tensor, order: int = 2) -> tuple[Tensor, Tensor]:
-    """h(W) and the moved u, as one writes AON down without thinking of its cost, but without a wasted product.
+    """h(W) and the moved u by plain autograd: AON as one would first write it, without a wasted product.
 
-    `aon.reference` multiplies by the identity for the sake of clearness; this one is the fairer opponent.
+    `aon.kernels.reference` multiplies by the identity for clarity; this is the fairer comparison.
     """
     G = W @ W.mT
     X = torch.eye(len(G), dtype=G.dtype, device=G.device) - G

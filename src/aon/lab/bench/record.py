@@ -1,4 +1,4 @@
-"""What a benchmark leaves: every repeat, where and with what it was measured, as JSON that is checked when read."""
+"""Records of benchmarks: every repeat, machine and versions, as validated JSON."""
 
 import json
 import os
@@ -14,11 +14,11 @@ import torch
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 import aon
-from aon.lab import machine
-from aon.lab.allocator import keep_memory
 from aon.lab.bench.rounds import Measured, Plan, Repeats, middle, ratio
 from aon.lab.errors import LabError
-from aon.lab.files import write_text
+from aon.lab.system.files import write_text
+from aon.lab.training import machine
+from aon.lab.training.allocator import keep_memory
 
 FOLDER = Path("results") / "bench"
 PACKAGES = ("numpy", "geotorch", "deel-torchlip", "orthogonium")
@@ -63,7 +63,7 @@ class Case(_Frozen):
 
 
 class BenchRecord(_Frozen):
-    """All that one benchmark measured."""
+    """Result of one benchmark."""
 
     format: Literal[1] = 1
     bench: str
@@ -83,7 +83,7 @@ def case(
     facts: Mapping[str, Any] | None = None,
     facts_of: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> Case:
-    """The case that a measurement makes.
+    """Make a case from measured times.
 
     Args:
         name: What was measured.

@@ -1,7 +1,7 @@
 """Interleaved measurement: every round times every variant once, and a ratio is a median over rounds.
 
-A machine grows slower and faster while a benchmark runs. Variants that are timed one right after the other share its
-mood, so the ratio of two times of one round is steady where the times themselves are not.
+A machine grows slower and faster while a benchmark runs. Variants that are timed one right after the other see the same
+machine load, so the ratio of two times of one round is steady where the times themselves are not.
 """
 
 import gc
@@ -112,7 +112,7 @@ def measure(
 
 
 def turn(names: Sequence[str], number: int) -> list[str]:
-    """The order of a round. It rotates and turns round, so that nobody always has the same predecessor.
+    """The order of a round. It rotates and reverses, so that no variant always has the same predecessor.
 
     Example:
         >>> turn("abc", 0), turn("abc", 1), turn("abc", 2)

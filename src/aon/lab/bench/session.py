@@ -1,4 +1,4 @@
-"""What every benchmark's command does around the measurement: settle the machine, measure, write, show."""
+"""Shared by all benchmark commands: set threads, measure, write the record, show it."""
 
 import sys
 from collections.abc import Callable
@@ -7,14 +7,15 @@ from pathlib import Path
 import torch
 from rich.console import Console
 
-from aon.lab import machine
-from aon.lab.allocator import keep_memory
-from aon.lab.bench import draw, record
-from aon.lab.bench.document import measured_part, put
+from aon.lab.bench import record
+from aon.lab.bench.cases.step import Subject
+from aon.lab.bench.output import draw
+from aon.lab.bench.output.document import put, summary_part, tables_part
+from aon.lab.bench.output.show import tables
 from aon.lab.bench.rounds import CLOCKS, Plan
-from aon.lab.bench.show import tables
-from aon.lab.bench.step import Subject
 from aon.lab.errors import LabError
+from aon.lab.training import machine
+from aon.lab.training.allocator import keep_memory
 
 Tell = Callable[[str], None]
 
@@ -103,15 +104,17 @@ def draw_all(files: list[Path], folder: Path | None) -> None:
         Console(highlight=False).print(f"wrote {', '.join(map(str, made))}", soft_wrap=True, markup=False)
 
 
-def print_table(source: Path, document: Path | None) -> None:
-    """Print what was measured beside what must be, or put it into a document.
+def print_table(source: Path, folder: Path | None) -> None:
+    """Print targets and tables, or put them into performance.md and performance_tables.md of a folder.
 
     Raises:
-        LabError: if a record cannot be read, or the document has no place for it.
+        LabError: if a record cannot be read, or a document has no place for it.
     """
-    text = measured_part(record.load_all(source))
-    if document is None:
-        sys.stdout.write(f"{text}\n")
-    else:
-        state = "changed" if put(document, text) else "already holds what was measured"
-        Console(highlight=False).print(f"{document} {state}", soft_wrap=True, markup=False)
+    records = record.load_all(source)
+    parts = {"performance.md": summary_part(records), "performance_tables.md": tables_part(records)}
+    if folder is None:
+        sys.stdout.write("\n\n".join(parts.values()) + "\n")
+        return
+    for name, text in parts.items():
+        state = "changed" if put(folder / name, text) else "already holds what was measured"
+        Console(highlight=False).print(f"{folder / name} {state}", soft_wrap=True, markup=False)

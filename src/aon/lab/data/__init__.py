@@ -1,6 +1,6 @@
-"""Datasets of the laboratory: load them, cut batches from them, fetch and check the official ones."""
+"""Datasets: load them, make batches, download and check the official ones."""
 
-from aon.lab.data.batches import eval_batches, train_batches
+from aon.lab.data.batches import Part, eval_batches, train_batches
 from aon.lab.data.catalogue import NAMES, check, default_root, load
 from aon.lab.data.dataset import Dataset
 from aon.lab.data.download import Progress
@@ -10,6 +10,7 @@ from aon.lab.data.status import Status, available, verify
 __all__ = [
     "NAMES",
     "Dataset",
+    "Part",
     "Progress",
     "Status",
     "available",

@@ -4,6 +4,7 @@ Images are uint8: (N, H, W, 3) or (N, 3, H, W), or grey, as (N, H, W) or with on
 numbers from 0, one for each image; `classes` names them.
 """
 
+import math
 import zipfile
 import zlib
 from pathlib import Path
@@ -14,10 +15,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from aon.lab.data.dataset import Dataset, channel_statistics
+from aon.lab.data.dataset import Dataset, channel_statistics, check_size
 from aon.lab.errors import LabError
+from aon.lab.system.shown import shortened
 
 ARRAYS = ("x_train", "y_train", "x_test", "y_test")
+LONGEST_CLASS = 1000
 _UNREADABLE = (OSError, ValueError, EOFError, KeyError, MemoryError, NotImplementedError, zlib.error)
 
 
@@ -49,12 +52,27 @@ def _read(path: Path) -> dict[str, NDArray[Any]]:
             archive = np.load(file, allow_pickle=False)
             if not isinstance(archive, np.lib.npyio.NpzFile):
                 raise LabError(f"{path} is a single array; expected an .npz with {', '.join(ARRAYS)}")
-            return {name: archive[name] for name in (*ARRAYS, "classes") if name in archive}
+            names = [name for name in (*ARRAYS, "classes") if name in archive]
+            check_size(sum(_size(archive, name, path) for name in names), path)
+            return {name: archive[name] for name in names}
     except zipfile.BadZipFile as error:
-        raise LabError(f"{path} is not an .npz file, or is damaged: {error}") from error
+        raise LabError(f"{path} is not an .npz file, or is damaged: {shortened(str(error), 200)}") from error
     except _UNREADABLE as error:
-        reason = str(error).partition("\n")[0]
-        raise LabError(f"cannot read {path}: {reason}") from error
+        raise LabError(f"cannot read {path}: {shortened(str(error), 200)}") from error
+
+
+def _size(archive: np.lib.npyio.NpzFile, name: str, path: Path) -> int:
+    """Bytes of an array once unpacked; its header is checked against them before numpy makes room for it."""
+    assert archive.zip is not None
+    entry = next(e for e in archive.zip.infolist() if e.filename in (name, f"{name}.npy"))
+    with archive.zip.open(entry) as file:
+        version = np.lib.format.read_magic(file)
+        read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+        shape, _, kind = read(file)
+        said, there = math.prod(shape) * kind.itemsize, entry.file_size - file.tell()
+    if said != there and not kind.hasobject:
+        raise LabError(f"{path}: {name} is damaged: its header says {said:,} bytes, {there:,} are there")
+    return entry.file_size
 
 
 def _images(x: NDArray[Any], what: str) -> Tensor:
@@ -91,6 +109,8 @@ def _classes(names: NDArray[Any] | None, y_train: Tensor, y_test: Tensor, path: 
     classes = tuple(str(name) for name in (names if names is not None else range(len(present))))
     if names is None and len(present) and int(present[-1]) != len(present) - 1:
         raise LabError(f"{path}: y_train has {len(present)} classes but labels up to {present[-1]}; number them from 0")
+    if any(len(name) > LONGEST_CLASS for name in classes):
+        raise LabError(f"{path}: a class has a name of more than {LONGEST_CLASS} characters")
     largest = max((int(y.max()) for y in (y_train, y_test) if len(y)), default=0)
     if largest >= len(classes):
         raise LabError(f"{path}: label {largest} is beyond the {len(classes)} classes")

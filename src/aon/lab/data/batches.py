@@ -1,13 +1,14 @@
-"""Batches for training and evaluation, cut from uint8 images on the device where the dataset lives.
+"""Batches for training and evaluation, made from uint8 images on the dataset's device.
 
 Crop, flip and normalisation act on whole batches; each image has its own offsets and its own flip. The order
 and the augmentation of an epoch depend on the seed and the epoch alone: not on the batch size, the device,
-torch's global random state, or what was drawn before. An interrupted run can therefore begin any epoch anew.
+torch's global random state, or what was drawn before. An interrupted run can therefore restart any epoch.
 """
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -17,6 +18,7 @@ from aon.lab.data.dataset import Dataset
 from aon.lab.errors import LabError
 
 Batch = tuple[Tensor, Tensor]
+Part = Literal["test", "validation"]
 
 
 @dataclass(frozen=True)
@@ -69,7 +71,20 @@ def plan(n: int, height: int, width: int, *, seed: int, epoch: int) -> Plan:
     )
 
 
-def train_batches(data: Dataset, batch_size: int, *, seed: int, epoch: int, augment: bool = True) -> Iterator[Batch]:
+def everything(_: int) -> slice:
+    """The whole of a batch, as one process sees it."""
+    return slice(None)
+
+
+def train_batches(
+    data: Dataset,
+    batch_size: int,
+    *,
+    seed: int,
+    epoch: int,
+    augment: bool = True,
+    part: Callable[[int], slice] = everything,
+) -> Iterator[Batch]:
     """The batches of one training epoch: float32 normalised images and their labels.
 
     Each image is padded with zeros (4 pixels a side for 32x32), cropped to its size at a random place and
@@ -81,6 +96,7 @@ def train_batches(data: Dataset, batch_size: int, *, seed: int, epoch: int, augm
         seed: The run's seed.
         epoch: The number of the epoch.
         augment: Whether to crop and flip; the order of the images is the same either way.
+        part: The slice of a batch of so many images that is made; the others are another process's.
 
     Raises:
         LabError: at once, if the batch size is not between 1 and the number of images.
@@ -94,27 +110,35 @@ def train_batches(data: Dataset, batch_size: int, *, seed: int, epoch: int, augm
     n, _, height, width = data.x_train.shape
     if not 1 <= batch_size <= n:
         raise LabError(f"batch size {batch_size}: expected between 1 and the {n} training images of {data.name}")
-    return _train_batches(data, batch_size, plan(n, height, width, seed=seed, epoch=epoch), augment)
+    return _train_batches(data, batch_size, plan(n, height, width, seed=seed, epoch=epoch), augment, part)
 
 
-def eval_batches(data: Dataset, batch_size: int) -> Iterator[Batch]:
-    """The test images, normalised, in their order; the last batch may be smaller.
+def eval_batches(
+    data: Dataset, batch_size: int, part: Part = "test", share: Callable[[int], slice] = everything
+) -> Iterator[Batch]:
+    """The test or validation images, normalised, in their order; the last batch may be smaller.
 
     Args:
         data: The dataset; batches are made on its device.
         batch_size: Images in each batch but the last.
+        part: "test" or "validation".
+        share: The slice of a batch of so many images that is made; it can be empty.
 
     Raises:
-        LabError: at once, if the batch size is less than 1.
+        LabError: at once, if the batch size is less than 1 or there are no validation images.
     """
     if batch_size < 1:
         raise LabError(f"batch size {batch_size}: expected at least 1")
-    pairs = zip(torch.split(data.x_test, batch_size), torch.split(data.y_test, batch_size), strict=True)
-    return ((normalised(x, data.mean, data.std), y) for x, y in pairs)
+    x, y = (data.x_test, data.y_test) if part == "test" else (data.x_validation, data.y_validation)
+    if x is None or y is None:
+        raise LabError(f"{data.name} has no validation images: draw some with Dataset.split")
+    pairs = zip(torch.split(x, batch_size), torch.split(y, batch_size), strict=True)
+    slices = ((x[share(len(y))], y[share(len(y))]) for x, y in pairs)
+    return ((normalised(x, data.mean, data.std), y) for x, y in slices)
 
 
 def crop_and_flip(x: Tensor, top: Tensor, left: Tensor, flip: Tensor) -> Tensor:
-    """Cut each image from its padded self at its own offsets, then mirror those that `flip` marks.
+    """Crop each padded image at its own offsets, then mirror those that `flip` marks.
 
     Args:
         x: Images (B, C, H, W), padded here with `padding(H)` rows and `padding(W)` columns of zeros a side.
@@ -144,11 +168,14 @@ def normalised(x: Tensor, mean: tuple[float, ...], std: tuple[float, ...]) -> Te
     return torch.addcmul(shift, x.to(torch.float32), scale)
 
 
-def _train_batches(data: Dataset, batch_size: int, plan: Plan, augment: bool) -> Iterator[Batch]:
+def _train_batches(
+    data: Dataset, batch_size: int, plan: Plan, augment: bool, part: Callable[[int], slice]
+) -> Iterator[Batch]:
     device = data.x_train.device
     order, top, left, flip = (t.to(device) for t in (plan.order, plan.top, plan.left, plan.flip))
     whole = len(order) // batch_size * batch_size
-    for chosen in torch.split(order[:whole], batch_size):
+    for batch in torch.split(order[:whole], batch_size):
+        chosen = batch[part(batch_size)]
         x = data.x_train[chosen]
         if augment:
             x = crop_and_flip(x, top[chosen], left[chosen], flip[chosen])

@@ -1,6 +1,5 @@
-"""Datasets by name."""
+"""Load a dataset by name or path."""
 
-import difflib
 import os
 import re
 from dataclasses import replace
@@ -12,6 +11,9 @@ from aon.lab.data.dataset import Dataset
 from aon.lab.data.folders import load_folder
 from aon.lab.data.official import OFFICIAL
 from aon.lab.errors import LabError
+from aon.lab.system.files import exists
+from aon.lab.system.shown import shown
+from aon.lab.system.suggest import unknown
 
 NAMES = (sample.NAME, *OFFICIAL)
 
@@ -30,7 +32,7 @@ def load(name: str, root: Path | None = None) -> Dataset:
         root: The folder that holds datasets; None means AON_DATA or ~/.cache/aon.
 
     Raises:
-        LabError: if there is no such dataset, or its files are not as they should be.
+        LabError: if there is no such dataset, or its files are damaged.
 
     Example:
         >>> load("cifar10-sample")
@@ -47,7 +49,7 @@ def load(name: str, root: Path | None = None) -> Dataset:
 
 
 def check(name: str, root: Path | None = None) -> None:
-    """Refuse a dataset that is not there, without reading it: what a configuration can check at once.
+    """Raise an error if a dataset is missing, without reading it.
 
     Args:
         name: As for `load`.
@@ -59,7 +61,7 @@ def check(name: str, root: Path | None = None) -> None:
     Example:
         >>> check("cifar10-smaple")
         Traceback (most recent call last):
-        aon.lab.errors.LabError: no dataset 'cifar10-smaple' (did you mean cifar10-sample?): expected ...
+        aon.lab.errors.LabError: unknown dataset 'cifar10-smaple'; did you mean 'cifar10-sample'? (there are: ...
     """
     if name == sample.NAME:
         return
@@ -67,19 +69,23 @@ def check(name: str, root: Path | None = None) -> None:
         cifar.require(OFFICIAL[name], root or default_root())
         return
     path, size = _own(name)
-    if not name or not path.exists():
-        near = difflib.get_close_matches(name, NAMES, n=1)
-        hint = f" (did you mean {near[0]}?)" if near else ""
-        expected = f"{', '.join(NAMES)}, an .npz file or a folder of class folders"
-        raise LabError(f"no dataset {name!r}{hint}: expected {expected}")
+    if not name or not exists(path):
+        raise unknown("dataset", name, NAMES, also="an .npz file or a folder of class folders")
     if path.is_file() and (size is not None or path.suffix != ".npz"):
-        raise LabError(f"dataset {name!r}: expected an .npz file or a folder of class folders")
+        raise LabError(f"dataset {shown(name)}: expected an .npz file or a folder of class folders")
 
 
 def _own(name: str) -> tuple[Path, int | None]:
     """The path of a user's own data, and the size that follows it after an @."""
-    path = Path(name).expanduser()
+    path = _home(name)
     at_size = re.fullmatch(r"(.+)@([1-9]\d{0,3})", name)
-    if at_size is None or path.exists():
+    if at_size is None or exists(path):
         return path, None
-    return Path(at_size[1]).expanduser(), int(at_size[2])
+    return _home(at_size[1]), int(at_size[2])
+
+
+def _home(name: str) -> Path:
+    try:
+        return Path(name).expanduser()
+    except RuntimeError:  # a user that does not exist: then it is a name like any other
+        return Path(name)

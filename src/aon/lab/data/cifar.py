@@ -1,4 +1,4 @@
-"""CIFAR-10 and CIFAR-100 as they lie on people's disks, each file checked by md5 before it is used."""
+"""Load CIFAR-10 and CIFAR-100 from any of their official layouts; every file is checked by md5."""
 
 import hashlib
 from pathlib import Path
@@ -10,8 +10,8 @@ from torch import Tensor
 
 from aon.lab.data import official
 from aon.lab.data.dataset import Dataset
-from aon.lab.data.literals import parse
 from aon.lab.data.official import Layout, Official
+from aon.lab.data.pickles import parse
 from aon.lab.errors import LabError
 
 PIXELS = 3 * 32 * 32
@@ -38,7 +38,7 @@ def find(source: Official, root: Path) -> tuple[Layout, Path] | None:
 
 
 def require(source: Official, root: Path) -> tuple[Layout, Path]:
-    """As `find`, but a dataset that is not there is an error that says how to get it."""
+    """As `find`, but a missing dataset is an error that says how to get it."""
     found = find(source, root)
     if found is None:
         folders = " or ".join(layout.folder for layout in source.layouts)
@@ -87,7 +87,7 @@ def read(layout: Layout, folder: Path, files: dict[str, str]) -> tuple[Tensor, T
 def checked_bytes(path: Path, md5: str) -> bytes:
     """The content of a file, which has this md5.
 
-    The very bytes that were checked are returned: the file is not opened a second time.
+    Returns the bytes that were checked, without opening the file a second time.
     """
     try:
         content = path.read_bytes()

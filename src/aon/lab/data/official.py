@@ -1,4 +1,4 @@
-"""What is known of the official CIFAR files: where they are, how they lie on a disk, their md5 checksums.
+"""The official CIFAR files: addresses, layouts on disk and md5 checksums.
 
 The md5s of the archives are the site's. Those of the unpacked files are the ones that other readers of CIFAR
 check against (torchvision's, for the pickled files).
@@ -17,7 +17,7 @@ STD = (0.247, 0.243, 0.262)
 
 @dataclass(frozen=True)
 class Layout:
-    """How one official archive lies on a disk once it is unpacked.
+    """Files of one official archive after unpacking.
 
     `label` is where the class is found: the byte of a binary record, or the key of a pickled dictionary.
     """

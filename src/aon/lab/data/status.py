@@ -1,4 +1,4 @@
-"""What is there: which datasets lie on the disk, and whether their files are the official ones."""
+"""Which datasets are on disk, and whether their files are the official ones."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +15,7 @@ State = Literal["good", "present", "incomplete", "damaged", "absent"]
 
 @dataclass(frozen=True)
 class Status:
-    """What is known of one dataset.
+    """State of one dataset.
 
     `state` is good (every file checked), present (there, but not checked), incomplete (files missing), damaged
     (a file is not the official one) or absent. `where` is the folder or file, None if it is absent. `detail` is
@@ -36,7 +36,7 @@ class Status:
 
 
 def available(root: Path | None = None) -> list[Status]:
-    """Every named dataset and whether it is there; files are looked for, not read.
+    """Every named dataset and its state; files are not read.
 
     Args:
         root: The folder that holds datasets; None means AON_DATA or ~/.cache/aon.

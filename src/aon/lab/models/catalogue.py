@@ -1,22 +1,25 @@
-"""Networks by name: those of the laboratory, and any callable as `package.module:function`."""
+"""Build a network by name: one of the laboratory's, or a user's as `package.module:function`."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import isfinite
+from typing import Any
 
 from torch import nn
 
 from aon.lab.errors import LabError
-from aon.lab.models import resnet, vgg, wide
+from aon.lab.models import mlp, resnet, vgg, vit, wide
 from aon.lab.models.ingredients import Ingredients
 from aon.lab.models.user import build_user_network
-from aon.lab.suggest import unknown
+from aon.lab.system.suggest import unknown
 
 
 @dataclass(frozen=True)
 class _Network:
     make: Callable[..., nn.Module]
     smallest_image: int
+    takes_image_size: bool = False
+    ingredients: Ingredients = field(default_factory=Ingredients)
 
 
 _NETWORKS = {
@@ -24,7 +27,13 @@ _NETWORKS = {
     "vgg16": _Network(vgg.vgg16, smallest_image=32),
     "resnet18": _Network(resnet.resnet18, smallest_image=8),
     "resnet20": _Network(resnet.resnet20, smallest_image=4),
+    "resnet56": _Network(resnet.resnet56, smallest_image=4),
+    "resnet110": _Network(resnet.resnet110, smallest_image=4),
     "wrn-28-10": _Network(wide.wrn_28_10, smallest_image=4),
+    "mlp": _Network(mlp.mlp, smallest_image=1, takes_image_size=True),
+    "vit": _Network(
+        vit.vit, smallest_image=vit.PATCH, takes_image_size=True, ingredients=Ingredients(token_norm=nn.LayerNorm)
+    ),
 }
 
 
@@ -33,7 +42,7 @@ def names() -> tuple[str, ...]:
 
     Example:
         >>> names()
-        ('vgg16-iternorm', 'vgg16', 'resnet18', 'resnet20', 'wrn-28-10')
+        ('vgg16-iternorm', 'vgg16', 'resnet18', 'resnet20', 'resnet56', 'resnet110', 'wrn-28-10', 'mlp', 'vit')
     """
     return tuple(_NETWORKS)
 
@@ -44,6 +53,7 @@ def build(
     classes: int,
     width: float = 1.0,
     in_channels: int = 3,
+    image_size: tuple[int, int] = (32, 32),
     ingredients: Ingredients | None = None,
 ) -> nn.Module:
     """A freshly initialised network (from torch's global random stream).
@@ -53,7 +63,9 @@ def build(
         classes: Number of outputs.
         width: Factor on the number of channels of every hidden layer.
         in_channels: Channels of the images.
-        ingredients: Normaliser, activation function and dropout; batch normalisation and ReLU if None.
+        image_size: Height and width of the images; only `mlp` and `vit` depend on it.
+        ingredients: Normaliser, activation function and dropout; if None, ReLU and batch normalisation (layer
+            normalisation for `vit`).
 
     Raises:
         LabError: If the name is unknown, or a number is not what it should be.
@@ -65,10 +77,14 @@ def build(
     """
     check_name(name)
     _check_numbers(classes, width, in_channels)
-    given = {"classes": classes, "width": width, "in_channels": in_channels}
+    given: dict[str, Any] = {"classes": classes, "width": width, "in_channels": in_channels}
     if ":" in name:
-        return build_user_network(name, given, ingredients or Ingredients())
-    return _NETWORKS[name].make(**given, ingredients=ingredients or Ingredients())
+        return build_user_network(name, {**given, "image_size": image_size}, ingredients or Ingredients())
+    network = _NETWORKS[name]
+    if network.takes_image_size:
+        check_image_size(name, *image_size)
+        given["image_size"] = image_size
+    return network.make(**given, ingredients=ingredients or network.ingredients)
 
 
 def check_name(name: str) -> None:

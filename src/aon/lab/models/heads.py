@@ -1,4 +1,4 @@
-"""Which layers of a network are its classifier, so that maps and penalties can leave them plain."""
+"""Find the classifier of a network, which maps and penalties leave plain."""
 
 from torch import nn
 

@@ -1,4 +1,4 @@
-"""What a method may exchange in a network, and the few pieces that every network here is made of."""
+"""Parts of a network that a method chooses, and the pieces that all networks share."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,6 +17,8 @@ class Ingredients:
         activation: Makes the activation function, one for each place.
         dropout: Makes the dropout layer, or None where no dropout is asked for.
         normalises: Whether `norm` normalises. Where it does, convolutions carry no bias: it would be removed.
+        token_norm: Number of channels -> the layer that normalises each token of (batch, tokens, channels) by itself;
+            None where the method's normaliser has no such form.
 
     Example:
         >>> Ingredients().norm(8)
@@ -27,6 +29,7 @@ class Ingredients:
     activation: Callable[[], nn.Module] = nn.ReLU
     dropout: Callable[[], nn.Module] | None = None
     normalises: bool = True
+    token_norm: Callable[[int], nn.Module] | None = None
 
     def maybe_dropout(self) -> nn.Module:
         """A dropout layer, or the identity where none is asked for."""
@@ -48,8 +51,8 @@ def convolution(ingredients: Ingredients, inputs: int, outputs: int, size: int =
 
     # Note [torch's initialisation everywhere]
     U(+-1/sqrt(fan_in)) puts the eigenvalues of W W^T near 1/3, inside (0, 2) where the expansion of AON
-    converges. He's initialisation, usual for residual networks, would start them near 2; under a normaliser
-    the size of W does not matter for the function, so nothing is lost.
+    converges. Deviation: residual networks usually have He's initialisation, which would start them near 2; under
+    a normaliser the size of W does not matter for the function, so nothing is lost.
     """
     return nn.Conv2d(inputs, outputs, size, stride, padding=size // 2, bias=not ingredients.normalises)
 

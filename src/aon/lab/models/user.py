@@ -1,10 +1,12 @@
-"""A user's own network: found by `package.module:function`, given what it takes, fitted to the method."""
+"""Build a user's network from `package.module:function` and fit it to the method."""
 
+import hashlib
 import inspect
 import os
 import sys
 from collections.abc import Callable, Mapping
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 from torch import nn
@@ -23,7 +25,7 @@ def build_user_network(reference: str, given: Mapping[str, Any], ingredients: In
 
     Args:
         reference: `package.module:function`; the current directory is searched as well.
-        given: Arguments by name (classes, width, in_channels).
+        given: Arguments by name (classes, width, in_channels, image_size).
         ingredients: What the method chooses.
 
     Raises:
@@ -59,6 +61,35 @@ def find_function(reference: str) -> Callable[..., object]:
     if not callable(function):
         raise LabError(f"module {module_name!r} has no callable {function_name!r} (asked for by {reference!r})")
     return function  # type: ignore[no-any-return]
+
+
+def source_fingerprint(network: str) -> str | None:
+    """SHA-256 of the source file of a user's own network.
+
+    Args:
+        network: As in a configuration.
+
+    Returns:
+        The digest; None for a network of ours, or a function without a file.
+
+    Raises:
+        LabError: If there is no such function, or its file cannot be read.
+
+    Example:
+        >>> source_fingerprint("resnet20") is None
+        True
+    """
+    if ":" not in network:
+        return None
+    function = find_function(network)
+    # As it was imported, as far as Python tells: a file that was changed since is found out at the next start.
+    file = getattr(sys.modules.get(getattr(function, "__module__", "")), "__file__", None)
+    if file is None:
+        return None
+    try:
+        return hashlib.sha256(Path(file).read_bytes()).hexdigest()
+    except OSError as error:
+        raise LabError(f"cannot read {file} of {network}: {error.strerror}") from error
 
 
 def _import(module_name: str, reference: str) -> object:

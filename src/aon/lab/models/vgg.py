@@ -1,4 +1,4 @@
-"""The two networks that are called VGG16: the one the paper trained and the textbook's.
+"""Two networks called VGG16: the one that the paper trained, and the textbook's.
 
 Both are 3x3 convolutions, each followed by a normaliser and an activation function, with max-pools between;
 neither has a hidden fully connected layer.
@@ -25,7 +25,7 @@ def vgg16_iternorm(*, classes: int, width: float, in_channels: int, ingredients:
 def vgg16(*, classes: int, width: float, in_channels: int, ingredients: Ingredients) -> nn.Module:
     """Configuration D of Simonyan and Zisserman for small images: 13 convolutions, five max-pools.
 
-    14.7 M convolution weights at width 1. The textbook's hidden fully connected layers, made for images of
+    14.7 M convolution weights at width 1. Deviation: the textbook's hidden fully connected layers, made for images of
     224x224, are left out, as is usual for 32x32.
     """
     return _vgg(CONFIG_D, classes, width, in_channels, ingredients)

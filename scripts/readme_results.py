@@ -1,0 +1,192 @@
+"""Fill the generated parts of README.md and docs/reproducing.md from the records in results/.
+
+    python scripts/readme_results.py [--check]
+
+README.md gets the main comparisons and the cost of a step, docs/reproducing.md every comparison. `--check` changes
+nothing and fails where a document is not up to date.
+"""
+
+import sys
+import tomllib
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from fractions import Fraction
+from pathlib import Path
+
+from aon.lab.bench.record import load as load_bench
+from aon.lab.errors import LabError
+from aon.lab.experiment.records import COMPARISON, Record, load_all, load_comparison
+from aon.lab.report.statistics import Difference, difference, holm, summarise
+from aon.lab.system.files import write_text
+
+ROOT = Path(__file__).resolve().parents[1]
+MAIN_METHODS = ("bn", "bn+orth", "bn+aon")
+ENOUGH_SEEDS = 5  # below this a table is called a demonstration
+NOTHING = "-"
+Scores = dict[int, float]
+
+
+def comparisons(results: Path) -> list[Path]:
+    """Every folder that holds a comparison with at least one finished run."""
+    folders = sorted(path.parent for path in results.rglob(COMPARISON))
+    return [folder for folder in folders if any(run.status == "done" for run in _loaded(folder))]
+
+
+def main_comparisons(results: Path) -> list[Path]:
+    """The comparisons of the study that have the main methods; before there are any, the quick one."""
+    study = [folder for folder in comparisons(results) if folder.is_relative_to(results / "study")]
+    chosen = [folder for folder in study if {"bn", "bn+aon"} <= {run.config.method for run in finished(folder)}]
+    return chosen or [results / "quick"]
+
+
+def finished(folder: Path) -> list[Record]:
+    """Finished runs of a comparison that share their settings; where settings vary, those of the most runs."""
+    runs = [run for run in _loaded(folder) if run.status == "done"]
+    if not runs:
+        return []
+    usual, _ = Counter(map(_settings, runs)).most_common(1)[0]
+    return [run for run in runs if _settings(run) == usual]
+
+
+def _loaded(folder: Path) -> list[Record]:
+    try:
+        return load_all(folder)
+    except LabError:
+        return []
+
+
+def _settings(run: Record) -> str:
+    return run.config.model_dump_json(exclude={"method", "seed", "threads", "spectra_every"})
+
+
+def table(folder: Path, only: Sequence[str] = ()) -> str:
+    """Accuracy of each method, its difference to BN, interval and p, with a line that says what was run."""
+    runs = [run for run in finished(folder) if not only or run.config.method in only]
+    methods = [method for method in load_comparison(folder).methods if any(run.config.method == method for run in runs)]
+    methods.sort(key=lambda method: method != "bn")
+    last = {method: _scores(runs, method, "last") for method in methods}
+    gains = [difference(last[method], last["bn"]) if "bn" in last and method != "bn" else None for method in methods]
+    corrected = holm([gain.p if gain else None for gain in gains])
+    lines = ["| method | seeds | last epoch | best epoch | last: difference to BN | p |", "|:--|--:|--:|--:|--:|--:|"]
+    for method, gain, p in zip(methods, gains, corrected, strict=True):
+        label = next(run.label for run in runs if run.config.method == method)
+        cells = [label, str(len(last[method])), _mean(last[method]), _mean(_scores(runs, method, "best"))]
+        lines.append(f"| {' | '.join([*cells, _gain(gain), NOTHING if p is None else f'{p:.2g}'])} |")
+    fewest = min(len(scores) for scores in last.values())
+    return "\n\n".join([_caption(folder, runs[0]), "\n".join(lines), _reading(runs[0], fewest)])
+
+
+def _scores(runs: Iterable[Record], method: str, which: str) -> Scores:
+    """Test accuracy by seed, of the last epoch or of the best one by validation."""
+    found = {run.config.seed: getattr(run, which) for run in runs if run.config.method == method}
+    return {seed: score.test_accuracy for seed, score in found.items() if score and score.test_accuracy is not None}
+
+
+def _mean(scores: Scores) -> str:
+    found = summarise(list(scores.values()))
+    if found.mean is None:
+        return NOTHING
+    return f"{found.mean:.2f}" + (f" ± {found.spread:.2f}" if found.spread is not None else "")
+
+
+def _gain(gain: Difference | None) -> str:
+    if gain is None:
+        return NOTHING
+    interval = f" [{gain.low:+.2f}, {gain.high:+.2f}]" if gain.low is not None and gain.high is not None else ""
+    return f"{gain.value:+.2f}{interval}"
+
+
+def _caption(folder: Path, run: Record) -> str:
+    config, images = run.config, run.images
+    width = "full width" if config.width == 1 else f"width {Fraction(config.width).limit_denominator(64)}"
+    size = f"{images.train:,} training images of {config.dataset}, {config.epochs} epochs"
+    place = folder.relative_to(ROOT).as_posix() if folder.is_relative_to(ROOT) else folder.name
+    return f"**{load_comparison(folder).name}**: {config.network} at {width}, {size} (`{place}`)."
+
+
+def _reading(run: Record, seeds: int) -> str:
+    chosen = (
+        "chosen on validation images"
+        if run.images.validation
+        else "chosen on the test images, as in the paper: it flatters every method"
+    )
+    parts = [f"Test accuracy in percent, mean ± standard deviation over seeds; the best epoch is {chosen}."]
+    parts.append(
+        "Brackets: 95 % interval; p: two-sided t-test paired by seed, corrected for the comparisons of the table."
+    )
+    if seeds < ENOUGH_SEEDS:
+        parts.append(f"With {seeds} {'seed' if seeds == 1 else 'seeds'} this is a demonstration, not evidence.")
+    return " ".join(parts)
+
+
+def cost(bench: Path) -> str:
+    """Time of a training step over one without AON, from the benchmarks' records."""
+    lines = ["| 16-conv VGG, full width | BN+AON(q=2) over BN | BN+AON(q=4) over BN |", "|:--|--:|--:|"]
+    for batch in (256, 128, 32):
+        order2, order4 = _ratios(bench / f"step-vgg16-iternorm-{batch}.json", "bn+aon", "bn+aon:order=4")
+        lines.append(f"| training step, batch {batch} | {order2} | {order4} |")
+    normalised, folded = _ratios(bench / "eval-vgg16-iternorm-256.json", "normalised", "folded")
+    lines.append(f"| evaluation, batch 256 | {normalised} (folded: {folded}) | |")
+    where = load_bench(bench / "step-vgg16-iternorm-256.json").environment
+    machine = f"{where['cpu']}, {where['threads']} threads, torch {where['torch']}"
+    return "\n".join(lines) + f"\n\nMedians of interleaved rounds on {machine}; the paper reports 1.58 on a GPU."
+
+
+def _ratios(file: Path, *names: str) -> list[str]:
+    """The median ratios of variants of a record's first case."""
+    found = map(load_bench(file).cases[0].variant, names)
+    return [f"{variant.ratio.median:.2f}" if variant and variant.ratio else NOTHING for variant in found]
+
+
+def versions(project: Path) -> str:
+    """The oldest supported Python and torch, as pyproject.toml has them."""
+    stated = tomllib.loads(project.read_text(encoding="utf-8"))["project"]
+    torch = next(need for need in stated["dependencies"] if need.startswith("torch"))
+    python, torch = (need.partition(">=")[2].partition(",")[0] for need in (stated["requires-python"], torch))
+    return f"Supported: Python {python} or later, torch {torch} or later; CPU or GPU."
+
+
+def between(text: str, name: str, part: str) -> str:
+    """A document with the part of that name replaced.
+
+    Raises:
+        LabError: It does not have the two marks of that name.
+    """
+    begin, end = f"<!-- {name}: begin (made by scripts/readme_results.py) -->", f"<!-- {name}: end -->"
+    head, found, rest = text.partition(begin)
+    _, closed, tail = rest.partition(end)
+    if not found or not closed:
+        raise LabError(f"expected the marks {begin!r} and {end!r}")
+    return f"{head}{begin}\n\n{part}\n\n{end}{tail}"
+
+
+def documents(root: Path = ROOT) -> dict[Path, str]:
+    """Each document with its generated parts as the records have them."""
+    results = root / "results"
+    readme, reproducing = root / "README.md", root / "docs" / "reproducing.md"
+    short = "\n\n".join(table(folder, MAIN_METHODS) for folder in main_comparisons(results))
+    text = between(readme.read_text(encoding="utf-8"), "results", short)
+    text = between(text, "cost", cost(results / "bench"))
+    text = between(text, "versions", versions(root / "pyproject.toml"))
+    whole = "\n\n".join(table(folder) for folder in comparisons(results))
+    return {readme: text, reproducing: between(reproducing.read_text(encoding="utf-8"), "results", whole)}
+
+
+def main(words: list[str]) -> int:
+    """Rewrite the documents, or only compare them; the status is 1 where one is not up to date."""
+    try:
+        found = documents()
+    except LabError as error:
+        sys.stderr.write(f"readme_results: {error}\n")
+        return 1
+    stale = [path for path, text in found.items() if path.read_text(encoding="utf-8") != text]
+    if "--check" in words:
+        sys.stderr.write("".join(f"{path} is not up to date: run scripts/readme_results.py\n" for path in stale))
+        return bool(stale)
+    for path in stale:
+        write_text(path, found[path])
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

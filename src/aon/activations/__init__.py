@@ -1,0 +1,1 @@
+"""Normalisation of activations that torch lacks."""

@@ -1,0 +1,48 @@
+"""Sums over the processes that share the statistics of a batch."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import torch.distributed as dist
+from torch import Tensor
+from torch.autograd import Function
+
+
+def group_of(sync: bool | Any) -> Any:
+    """The processes that share statistics; None if this one is alone.
+
+    Args:
+        sync: False, True for all processes, or a process group.
+
+    Example:
+        >>> group_of(False) is None
+        True
+    """
+    if sync is False or not (dist.is_available() and dist.is_initialized()):
+        return None
+    group = dist.group.WORLD if sync is True else sync
+    return group if dist.get_world_size(group) > 1 else None
+
+
+def sum_over(group: Any, tensor: Tensor) -> Tensor:
+    """Sum of the processes' tensors, with a gradient: each of them had a part in every process's loss.
+
+    Args:
+        group: The processes.
+        tensor: This process's.
+    """
+    return cast(Tensor, _SumOver.apply(tensor, group))
+
+
+class _SumOver(Function):
+    @staticmethod
+    def forward(ctx: Any, tensor: Tensor, group: Any) -> Tensor:
+        ctx.group = group
+        total = tensor.clone()
+        dist.all_reduce(total, group=group)
+        return total
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+        return cast(Tensor, _SumOver.apply(grad.contiguous(), ctx.group)), None

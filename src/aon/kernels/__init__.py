@@ -1,0 +1,1 @@
+"""Matrix arithmetic of the maps: forward, backward and the functions they share."""

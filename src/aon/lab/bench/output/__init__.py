@@ -1,0 +1,1 @@
+"""Tables, figures and document pages made from benchmark records."""

@@ -1,0 +1,169 @@
+"""`aon plan`: time, memory and cost of comparisons, as tables and as a record."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import torch
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from aon.lab.cli.progress import duration
+from aon.lab.errors import LabError
+from aon.lab.experiment.plans import Plan, plan_comparison
+from aon.lab.methods.grammar import parse
+from aon.lab.planning import large
+from aon.lab.planning.prediction import Device, Prediction, measure, predict
+from aon.lab.system.files import write_text
+from aon.lab.system.suggest import unknown
+from aon.lab.training import machine
+
+WORKLOADS = ("imagenet", "7b")
+
+
+@dataclass(frozen=True)
+class Wishes:
+    """What is wanted of a prediction beside the comparison itself."""
+
+    device: Device
+    workload: str | None = None
+    clock: str = "wall"
+    steps: int = 6
+    verify: bool = False
+
+
+def plan_all(
+    console: Console, given: Mapping[str, Any], file: Path | None, root: Path | None, wishes: Wishes, out: Path | None
+) -> None:
+    """`aon plan`: say what comparisons will take, before they are begun.
+
+    Args:
+        console: Where words go.
+        given: Settings from the command line; `preset` may name several, separated by commas.
+        file: A TOML file of settings.
+        root: Where datasets are kept.
+        wishes: Device, clock, and what else is wanted.
+        out: The record to write, if any.
+
+    Raises:
+        LabError: on bad settings.
+    """
+    if wishes.workload is not None:
+        return _plan_workload(console, wishes, out)
+    presets = str(given.get("preset") or "").split(",")
+    plans = [plan_comparison({**given, "preset": name.strip() or None}, file) for name in presets]
+    parts = [_one(console, plan, wishes, root) for plan in plans]
+    if len(plans) > 1:
+        _show_total(console, [prediction for prediction, _ in parts])
+    if out is not None:
+        entries = [_entry(plan, *part) for plan, part in zip(plans, parts, strict=True)]
+        _write(out, {"clock": wishes.clock, "comparisons": entries}, console)
+    return None
+
+
+def _one(console: Console, plan: Plan, wishes: Wishes, root: Path | None) -> tuple[Prediction, float | None]:
+    def tell(text: str) -> None:
+        console.print(Text(text, style="dim"), soft_wrap=True)
+
+    prediction = predict(plan, wishes.device, root=root, clock=wishes.clock, steps=wishes.steps, tell=tell)
+    _show(console, plan, prediction)
+    if not wishes.verify:
+        return prediction, None
+    if wishes.device.flops:
+        raise LabError("--verify measures this machine; leave --device-flops out")
+    measured = measure(plan, root=root, clock=wishes.clock)
+    off = 100 * (prediction.device_seconds / measured - 1)
+    _say(console, f"measured: {measured:.1f} s ({wishes.clock}); the prediction is off by {off:+.1f} %")
+    return prediction, measured
+
+
+def _entry(plan: Plan, prediction: Prediction, measured: float | None) -> dict[str, Any]:
+    entry = {"name": plan.name, "settings": plan.base.model_dump(mode="json"), "seeds": len(plan.seeds)}
+    entry |= {"prediction": prediction.to_dict(), "measured_seconds": measured}
+    return entry | ({"ratio": prediction.device_seconds / measured} if measured else {})
+
+
+def _show(console: Console, plan: Plan, prediction: Prediction) -> None:
+    table = Table(title=f"{plan.name}: {plan.base.epochs} epochs, batches of {plan.base.batch_size}")
+    for name in ("method", "runs", "GFLOP a step", "of these by the method", "s a step", "a run", "memory of a run"):
+        table.add_column(name, justify="left" if name == "method" else "right")
+    for row in prediction.rows:
+        setting = "".join(f" {name}={value}" for name, value in row.setting.items())
+        added = row.operations.added / row.operations.step
+        table.add_row(
+            parse(row.method).label + setting,
+            str(row.runs),
+            f"{row.operations.step / 1e9:.2f}",
+            f"{100 * added:.1f} %",
+            f"{row.pace.step:.3f}" if row.pace else "-",
+            duration(row.seconds),
+            f"{row.memory / 2**30:.2f} GiB",
+        )
+    console.print(table)
+    _say(console, _total(prediction))
+
+
+def _total(prediction: Prediction) -> str:
+    runs, device = sum(row.runs for row in prediction.rows), prediction.device
+    where = f"at {device.flops * device.efficiency:.3g} FLOP/s" if device.flops else "at this machine's pace"
+    text = f"{runs} runs, {device.count} at a time, {where}: {duration(prediction.seconds)}"
+    text += f" ({prediction.device_seconds / 3600:.1f} device hours)"
+    return text if prediction.cost is None else f"{text}, costs {prediction.cost:.2f}"
+
+
+def _show_total(console: Console, predictions: Sequence[Prediction]) -> None:
+    rows = tuple(row for prediction in predictions for row in prediction.rows)
+    _say(console, f"all together: {_total(Prediction(rows, predictions[0].device))}")
+
+
+def _plan_workload(console: Console, wishes: Wishes, out: Path | None) -> None:
+    if wishes.workload not in WORKLOADS:
+        raise unknown("workload", str(wishes.workload), WORKLOADS)
+    if wishes.workload == "imagenet":
+        if wishes.device.flops is None:
+            raise LabError("--workload imagenet needs --device-flops, such as 312e12 for an A100 with bf16")
+        rows: list[Any] = [large.imagenet(wishes.device, batch=batch) for batch in (256, 1024, 4096)]
+        _show_imagenet(console, rows, wishes.device)
+    else:
+        rows = large.transformer()
+        _show_transformer(console, rows)
+    if out is not None:
+        _write(
+            out, {"workload": wishes.workload, "device": asdict(wishes.device), "rows": [*map(asdict, rows)]}, console
+        )
+
+
+def _show_imagenet(console: Console, rows: Sequence[large.ImageNetRow], device: Device) -> None:
+    table = Table(title=f"ResNet-50, ImageNet, 90 epochs, {device.count} devices, order 2")
+    for name in ("batch", "TFLOP a step", "the map adds", "hours", "cost"):
+        table.add_column(name, justify="right")
+    for row in rows:
+        cost = "-" if device.price is None else f"{row.hours * device.price * device.count:.0f}"
+        table.add_row(str(row.batch), f"{row.network / 1e12:.2f}", f"{100 * row.added:.2f} %", f"{row.hours:.1f}", cost)
+    console.print(table)
+
+
+def _show_transformer(console: Console, rows: Sequence[large.TransformerRow]) -> None:
+    table = Table(title="What AON of order 2 adds to the operations of a step, weights of a 7B transformer")
+    for name in ("tokens a step", "devices", "every device maps all", "maps shared out"):
+        table.add_column(name, justify="right")
+    for row in rows:
+        shares = [f"{100 * share:.2f} %" for share in (row.added, row.added_shared)]
+        table.add_row(f"{row.tokens:,}", str(row.ranks), *shares)
+    console.print(table)
+
+
+def _write(out: Path, content: Mapping[str, Any], console: Console) -> None:
+    environment = machine.environment(torch.device("cpu")).model_dump(mode="json")
+    made = {"format": 1, "made": datetime.now(UTC).isoformat(timespec="seconds"), "environment": environment}
+    out.parent.mkdir(parents=True, exist_ok=True)
+    write_text(out, json.dumps({**made, **content}, indent=1) + "\n")
+    _say(console, f"record: {out}")
+
+
+def _say(console: Console, text: str) -> None:
+    console.print(Text(text), soft_wrap=True)

@@ -1,0 +1,1 @@
+"""Settings of runs, presets, plans of comparisons, and records of runs."""

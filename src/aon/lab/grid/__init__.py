@@ -1,0 +1,1 @@
+"""Many runs: events, engines and comparison directories."""

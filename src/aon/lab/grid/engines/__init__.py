@@ -1,0 +1,1 @@
+"""Engines that execute runs: processes of this machine, or a Ray cluster."""

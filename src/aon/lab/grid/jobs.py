@@ -1,0 +1,88 @@
+"""One run and the events it sends: the same for `aon train`, a worker process and a task of Ray."""
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from aon.lab.data import Dataset
+from aon.lab.errors import StoppedError
+from aon.lab.experiment.config import RunConfig
+from aon.lab.experiment.records import Fingerprints, Record
+from aon.lab.grid.events import Began, Ended, EpochDone, Event, Noticed, Progressed
+from aon.lab.training.ranks import ALONE, Ranks
+from aon.lab.training.run import PATIENCE, Watch, run
+
+
+@dataclass(frozen=True)
+class Job:
+    """A run as plain data: its settings, its folder, and where datasets are kept."""
+
+    config: dict[str, Any]
+    folder: str
+    root: str | None = None
+    fingerprints: dict[str, Any] | None = None
+
+    @classmethod
+    def of(cls, config: RunConfig, folder: Path, root: Path | None, fingerprints: Fingerprints | None = None) -> "Job":
+        """The job of a run.
+
+        Args:
+            config: Its settings.
+            folder: Where its files go.
+            root: Where datasets are kept; the usual place if not given.
+            fingerprints: Those of the data and the network that the run must find.
+        """
+        expected = fingerprints.model_dump() if fingerprints else None
+        return cls(config.model_dump(mode="json"), str(folder), str(root) if root else None, expected)
+
+
+def perform(
+    job: Job,
+    tell: Callable[[Event], None],
+    stop: Callable[[], bool],
+    ranks: Ranks = ALONE,
+    source: Dataset | None = None,
+    patience: float = PATIENCE,
+) -> Record:
+    """Do a run and tell of it, from `Began` to `Ended`.
+
+    Args:
+        job: The run.
+        tell: Hears every event.
+        stop: Asked after each step; when it says yes, the run saves itself and ends.
+        ranks: This process among those that do the run together.
+        source: The dataset, if it is already loaded.
+        patience: Seconds to wait for another process that holds the run's folder.
+
+    Raises:
+        LabError: whatever `run` raises, after `Ended` was told.
+    """
+    watch = Watch(
+        progress=lambda now: tell(Progressed(**asdict(now))),
+        epoch=lambda record: tell(EpochDone.of(record.epochs[-1])),
+        notice=lambda text: tell(Noticed(text)),
+        stop=stop,
+    )
+    tell(Began())
+    try:
+        root = Path(job.root) if job.root else None
+        expected = Fingerprints(**job.fingerprints) if job.fingerprints else None
+        record = run(
+            RunConfig.model_validate(job.config),
+            Path(job.folder),
+            root=root,
+            watch=watch,
+            ranks=ranks,
+            source=source,
+            expected=expected,
+            patience=patience,
+        )
+    except (StoppedError, KeyboardInterrupt):
+        tell(Ended("interrupted"))
+        raise
+    except Exception as error:
+        tell(Ended("failed", " ".join(str(error).split()) or type(error).__name__))
+        raise
+    tell(Ended("done"))
+    return record

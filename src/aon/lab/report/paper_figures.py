@@ -1,0 +1,73 @@
+"""The paper's two figures: best run of each method, training solid, validation dashed."""
+
+import re
+from collections.abc import Sequence
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from aon.lab.report.curves import Dashes, draw_best, limit, method_legend, validation_name
+from aon.lab.report.style import new_figure, plain, styled, styles, whole_numbers
+from aon.lab.report.summary import Results, Row
+
+Panel = tuple[str, str, Dashes]
+ORDERS = re.compile(r"bn\+aon(:order=\d+)?")
+"""The methods of Figure 1: the paper's map at its orders, nothing else changed."""
+
+MOST_SETTINGS = 4
+
+
+def figure_1(results: Results) -> Figure | None:
+    """Effect of the order q: training accuracy in panel (a), validation accuracy in panel (b)."""
+    panels: tuple[Panel, ...] = (
+        ("training accuracy (%)", "train_accuracy", "-"),
+        (f"{validation_name(results)} accuracy (%)", "val_accuracy", "--"),
+    )
+    chosen = [[row for row in results.under(setting) if _is_order(row)] for setting in results.settings]
+    return _drawn(results, [rows for rows in chosen if len(rows) > 1], panels, width=7.4)
+
+
+def figure_2(results: Results) -> Figure | None:
+    """Training and validation, accuracy and loss; a line of panels for each data set (or other setting).
+
+    It shows the methods that every setting has, so that two comparisons make one figure.
+    """
+    name = validation_name(results)
+    panels: tuple[Panel, ...] = (
+        ("training accuracy (%)", "train_accuracy", "-"),
+        ("training loss", "train_loss", "-"),
+        (f"{name} loss", "val_loss", "--"),
+        (f"{name} accuracy (%)", "val_accuracy", "--"),
+    )
+    groups = [[row for row in results.under(setting) if row.best_run] for setting in results.settings]
+    common = set.intersection(*({row.method for row in rows} for rows in groups)) if groups else set()
+    chosen = [[row for row in rows if row.method in common] for rows in groups]
+    return _drawn(results, chosen, panels, width=11.0) if len(common) > 1 else None
+
+
+def _is_order(row: Row) -> bool:
+    return row.best_run is not None and bool(ORDERS.fullmatch(row.runs[0].config.method))
+
+
+def _drawn(results: Results, lines: Sequence[Sequence[Row]], panels: Sequence[Panel], width: float) -> Figure | None:
+    if not 0 < len(lines) <= MOST_SETTINGS:
+        return None
+    with styled():
+        figure = new_figure(width, 0.6 + 2.5 * len(lines))
+        grid = figure.subplots(len(lines), len(panels), squeeze=False)
+        for i, (line, rows) in enumerate(zip(grid, lines, strict=True)):
+            for j, (axes, panel) in enumerate(zip(line, panels, strict=True)):
+                _draw_panel(axes, results, rows, panel, chr(ord("a") + i * len(panels) + j))
+        method_legend(figure, results, list(dict.fromkeys(row.method for rows in lines for row in rows)))
+        return figure
+
+
+def _draw_panel(axes: Axes, results: Results, rows: Sequence[Row], panel: Panel, letter: str) -> None:
+    name, field, dashes = panel
+    for row in rows:
+        draw_best(axes, row, styles(results)[row.method], field, dashes)
+    where = f", {plain(rows[0].setting.removeprefix('dataset '))}" if rows[0].setting else ""
+    axes.set_title(f"({letter}) {name}{where}", fontsize=8)
+    axes.set_xlabel("epoch")
+    axes.xaxis.set_major_locator(whole_numbers())
+    limit(axes)

@@ -1,0 +1,1 @@
+"""Files, locks, signals, and the message for an unknown name."""

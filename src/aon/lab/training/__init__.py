@@ -1,0 +1,1 @@
+"""One run: machine, network, training loop, checkpoints and saved weights."""

@@ -1,0 +1,234 @@
+"""Ranks of a run under torchrun, and what they share.
+
+# Note [One run on several processes]
+Every process sees its slice of each batch; the batches, their augmentation and their order are those of one process.
+DDP averages the gradients. What a run decides (to stop, to save) is decided by all at the same step, and rank 0
+alone writes and prints. A checkpoint therefore does not depend on the number of processes.
+"""
+
+import hashlib
+import os
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
+
+from aon.lab.errors import LabError, ToldError
+
+_VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")
+_NUMBERS = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
+
+
+@dataclass(frozen=True)
+class Ranks:
+    """This process among those of its run; by default it is alone, and everything below costs nothing.
+
+    Attributes:
+        rank: Its number.
+        world: How many there are.
+        local: Its number on its machine.
+        local_world: How many there are on its machine.
+        control: The group over which processes agree, on the CPU whatever the device.
+    """
+
+    rank: int = 0
+    world: int = 1
+    local: int = 0
+    local_world: int = 1
+    control: dist.ProcessGroup | None = None
+
+    @property
+    def first(self) -> bool:
+        """Whether this process is the one that writes and prints."""
+        return self.rank == 0
+
+    def part(self, n: int) -> slice:
+        """The slice of n images that this process sees; slices differ by one image at most.
+
+        Args:
+            n: Images in the whole batch.
+
+        Example:
+            >>> [Ranks(rank, 4).part(10) for rank in range(4)]
+            [slice(0, 3, None), slice(3, 6, None), slice(6, 8, None), slice(8, 10, None)]
+        """
+        size, rest = divmod(n, self.world)
+        begin = self.rank * size + min(self.rank, rest)
+        return slice(begin, begin + size + (self.rank < rest))
+
+    def sum(self, tensor: Tensor) -> Tensor:
+        """Sum of the tensors of all processes, in place.
+
+        Args:
+            tensor: On the run's device.
+        """
+        if self.world > 1:
+            dist.all_reduce(tensor)
+        return tensor
+
+    def agree(self, *wishes: bool) -> tuple[bool, ...]:
+        """For each wish, whether any process has it.
+
+        Args:
+            *wishes: Those of this process.
+        """
+        if self.world == 1:
+            return wishes
+        votes = torch.tensor(wishes, dtype=torch.int32)
+        dist.all_reduce(votes, group=self.control)
+        return tuple(bool(vote) for vote in votes)
+
+    def from_first(self, make: Callable[[], bytes]) -> bytes:
+        """What rank 0 makes, on every rank.
+
+        Args:
+            make: Called on rank 0 alone.
+
+        Raises:
+            ToldError: on the others, if it fails there.
+        """
+        if self.world == 1:
+            return make()
+        length = torch.full((1,), -1, dtype=torch.int64)
+        if not self.first:
+            dist.broadcast(length, 0, group=self.control)
+            return self._receive(int(length))
+        try:
+            data = make()
+            length.fill_(len(data))
+        finally:  # also when it fails: the others wait
+            dist.broadcast(length, 0, group=self.control)
+        if data:
+            dist.broadcast(torch.frombuffer(bytearray(data), dtype=torch.uint8), 0, group=self.control)
+        return data
+
+    def _receive(self, length: int) -> bytes:
+        if length < 0:
+            raise ToldError("rank 0 failed")
+        data = torch.empty(length, dtype=torch.uint8)
+        if length:
+            dist.broadcast(data, 0, group=self.control)
+        return data.numpy().tobytes()
+
+    @contextmanager
+    def copy_of(self, path: Path) -> Iterator[Path]:
+        """A file of rank 0 that every rank can read, whether or not they share a file system.
+
+        Args:
+            path: The file on rank 0's machine.
+        """
+        if self.world == 1:
+            yield path
+            return
+        data = self.from_first(path.read_bytes)
+        if self.first:
+            yield path
+            return
+        with tempfile.TemporaryDirectory(prefix="aon-") as folder:
+            copy = Path(folder) / path.name
+            copy.write_bytes(data)
+            yield copy
+
+    def wrap(self, model: nn.Module, device: torch.device) -> nn.Module:
+        """The network whose backward averages gradients over the processes; itself if there is one process.
+
+        Args:
+            model: The network.
+            device: Where it is computed.
+        """
+        if self.world == 1:
+            return model
+        return DistributedDataParallel(model, device_ids=[device.index] if device.type == "cuda" else None)
+
+    def share_buffers(self, model: nn.Module) -> None:
+        """Give all processes the buffers of rank 0, such as the running statistics of batch normalisation.
+
+        Args:
+            model: The network.
+        """
+        if self.world > 1:
+            for buffer in model.buffers():
+                dist.broadcast(buffer, 0)
+
+    def draw_own(self, seed: int, step: int) -> None:
+        """Give this process random numbers of its own (for dropout) that depend on the seed and the step alone.
+
+        Args:
+            seed: The run's.
+            step: The step within the run.
+        """
+        if self.world > 1:
+            digest = hashlib.sha256(f"aon rank {seed} {step} {self.rank}".encode()).digest()
+            torch.manual_seed(int.from_bytes(digest[:7], "big"))
+
+    def device(self, name: str) -> str:
+        """The device setting of this process: one GPU of its machine each.
+
+        Args:
+            name: The run's setting.
+
+        Raises:
+            LabError: if the setting names one device for all, or there are fewer than processes.
+        """
+        if self.world == 1 or name == "cpu":
+            return name
+        if name not in ("auto", "cuda"):
+            raise LabError(f"device = {name!r}: {self.world} processes need a device each; use auto, cuda or cpu")
+        count = torch.cuda.device_count()
+        if name == "auto" and count == 0:
+            return "cpu"
+        if count < self.local_world:
+            raise LabError(f"device = {name!r}: {self.local_world} processes here, but {count} CUDA devices")
+        return f"cuda:{self.local}"
+
+
+ALONE = Ranks()
+
+
+def launched() -> bool:
+    """Whether torchrun, or anything that sets its variables, started this process as one of several."""
+    return all(name in os.environ for name in _VARIABLES) and int(os.environ["WORLD_SIZE"]) > 1
+
+
+@contextmanager
+def joined(device: str) -> Iterator[Ranks]:
+    """Meet the other processes of this run, if torchrun started several; else this process is alone.
+
+    Args:
+        device: The run's setting: NCCL joins GPUs, gloo joins CPUs.
+
+    Raises:
+        ToldError: in the place of any other failure, if another process has already told the user of its own.
+    """
+    if not launched():
+        yield ALONE
+        return
+    ranks = Ranks(*(int(os.environ.get(name, "1")) for name in _NUMBERS))  # type: ignore[arg-type]
+    chosen = torch.device(ranks.device(device))
+    if chosen.type == "cuda":
+        torch.cuda.set_device(chosen)
+    dist.init_process_group("nccl" if chosen.type == "cuda" else "gloo")
+    try:
+        yield replace(ranks, control=dist.new_group(backend="gloo"))
+        dist.barrier()
+    except Exception as error:
+        if isinstance(error, ToldError) or not _is_first_to_tell():
+            raise ToldError(str(error)) from error
+        raise
+    finally:
+        dist.destroy_process_group()
+
+
+def _is_first_to_tell() -> bool:
+    """Whether no other process of this attempt has failed before; the store outlives the processes."""
+    store = dist.distributed_c10d._get_default_store()
+    try:
+        return int(store.add(f"aon told {os.environ.get('TORCHELASTIC_RESTART_COUNT', 0)}", 1)) == 1
+    except RuntimeError:  # the store is gone with rank 0, which has told what happened
+        return False

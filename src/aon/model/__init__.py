@@ -1,0 +1,1 @@
+"""Normalise layers and models, inspect them, and fold them back."""

@@ -1,0 +1,135 @@
+"""Select layers of a model by `include` and `exclude`.
+
+A word is a module's name, a shell-style pattern of names, a module type, or a predicate (name, module) -> bool.
+Names, patterns and types also speak for everything below the module that they match. A module that a model has under
+two names is meant by either.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Sequence
+from fnmatch import fnmatchcase
+from typing import NamedTuple
+
+from torch import nn
+
+from aon.model.matrices import Layer, Mappable, is_depthwise, is_mappable, is_supported
+
+Predicate = Callable[[str, nn.Module], bool]
+Word = str | type[nn.Module] | Predicate
+Words = Word | Sequence[Word] | None
+EXCLUDED, NOT_INCLUDED = "excluded", "not included"
+DEPTHWISE = "depthwise convolution; give its own name to include it"
+
+
+class Choice(NamedTuple):
+    """What was decided about one layer, and why; `reason` is empty for a layer that is taken.
+
+    `explicit` is true where `include` gives one of the layer's own names.
+    """
+
+    name: str
+    layer: Mappable
+    reason: str
+    explicit: bool
+
+    @property
+    def taken(self) -> bool:
+        """Whether the words choose this layer."""
+        return not self.reason
+
+
+def choose(model: nn.Module, include: Words = None, exclude: Words = None) -> list[Choice]:
+    """Decide for every Linear, convolution and MultiheadAttention of a model whether the words mean it.
+
+    Depthwise convolutions are taken only if `include` gives their own name, or a predicate says so.
+
+    Raises:
+        TypeError: A word is none of the four kinds.
+        ValueError: A name or pattern matches no module at all.
+    """
+    wanted, unwanted = _words(include, "include"), _words(exclude, "exclude")
+    ancestry = _ancestry(model)
+    _check_names(wanted + unwanted, [line[-1][0] for lines in ancestry for line in lines])
+    choices = []
+    for lines in ancestry:
+        name, layer = lines[0][-1]
+        if is_mappable(layer):
+            explicit = any(word == line[-1][0] for word in wanted if isinstance(word, str) for line in lines)
+            reason = _reason(lines, wanted, unwanted, include is None, explicit)
+            choices.append(Choice(name, layer, reason, explicit))
+    return choices
+
+
+def select(model: nn.Module, include: Words = None, exclude: Words = None) -> list[tuple[str, Layer]]:
+    """Names and layers that the words mean, Linear and convolutions only, in the model's order.
+
+    Example:
+        >>> model = nn.Sequential(nn.Linear(2, 3), nn.ReLU(), nn.Linear(3, 4))
+        >>> [name for name, _ in select(model, exclude="2")]
+        ['0']
+    """
+    choices = choose(model, include, exclude)
+    return [(choice.name, choice.layer) for choice in choices if choice.taken and is_supported(choice.layer)]
+
+
+Line = tuple[tuple[str, nn.Module], ...]
+
+
+def _ancestry(model: nn.Module) -> list[list[Line]]:
+    """For every module the lines of (name, module) from the root down to it: one for each name that it has."""
+    lines: dict[str, Line] = {}
+    grouped: dict[nn.Module, list[Line]] = {}
+    for name, module in model.named_modules(remove_duplicate=False):
+        parent = lines[name.rpartition(".")[0]] if name else ()
+        lines[name] = (*parent, (name, module))
+        grouped.setdefault(module, []).append(lines[name])
+    return list(grouped.values())
+
+
+def _words(words: Words, argument: str) -> list[Word]:
+    if words is None:
+        return []
+    listed: list[Word] = list(words) if isinstance(words, Sequence) and not isinstance(words, str) else [words]
+    for word in listed:
+        known = isinstance(word, str) or callable(word)
+        if isinstance(word, type) and not issubclass(word, nn.Module):
+            known = False
+        if not known:
+            raise TypeError(f"{argument}={word!r}: expected a module name, a pattern, a module type or a predicate")
+    return listed
+
+
+def _check_names(words: list[Word], names: list[str]) -> None:
+    """Raise a ValueError for a name that matches nothing, with the nearest names."""
+    for word in words:
+        if isinstance(word, str) and not any(fnmatchcase(name, word) for name in names):
+            near = difflib.get_close_matches(word, names, n=3, cutoff=0.3)
+            hint = f"; nearest: {', '.join(near)}" if near else ""
+            raise ValueError(f"no module of the model is called {word!r}{hint}")
+
+
+def _matches(words: Sequence[Word], lines: list[Line]) -> bool:
+    return any(_matches_line(word, line) for word in words for line in lines)
+
+
+def _matches_line(word: Word, line: Line) -> bool:
+    if isinstance(word, str):
+        return any(fnmatchcase(name, word) for name, _ in line)
+    if isinstance(word, type):
+        return any(isinstance(module, word) for _, module in line)
+    return bool(word(*line[-1]))
+
+
+def _reason(lines: list[Line], wanted: list[Word], unwanted: list[Word], all_wanted: bool, explicit: bool) -> str:
+    layer = lines[0][-1][1]
+    assert is_mappable(layer)
+    if _matches(unwanted, lines):
+        return EXCLUDED
+    if not all_wanted and not _matches(wanted, lines):
+        return NOT_INCLUDED
+    predicates = [word for word in wanted if not isinstance(word, str | type)]
+    if is_depthwise(layer) and not explicit and not _matches(predicates, lines):
+        return DEPTHWISE
+    return ""

@@ -1,0 +1,209 @@
+"""Start real comparisons with the real command, hurt them, continue them, compare them with one that was left alone.
+
+    python -m tests.faults.comparisons --rounds 3 --folder DIR
+
+prints what was done and what was lost as JSON.
+"""
+
+import argparse
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from contextlib import suppress
+from pathlib import Path
+
+from tests.faults.kills import differences, faults_in
+
+from aon.lab.errors import LabError
+from aon.lab.experiment import records
+from aon.lab.training import checkpoints
+
+AON = [sys.executable, "-c", "from aon.lab.cli.app import main; main()"]
+SETTINGS = {
+    "network": "resnet20", "width": 0.25, "train-size": 40, "test-size": 20, "validation-size": 20, "batch-size": 20,
+    "spectra-every": 0,
+    "epochs": 30, "seeds": 1, "workers": 2, "threads": 1, "device": "cpu",
+}  # fmt: skip
+METHODS = "bn,bn+aon"
+
+
+def command(out: Path, **settings) -> list[str]:
+    merged = {"methods": METHODS, **SETTINGS, **{k.replace("_", "-"): v for k, v in settings.items()}}
+    return [*AON, "compare", *(word for k, v in merged.items() for word in (f"--{k}", str(v))), "--out", str(out)]
+
+
+class Comparison:
+    """A comparison at work, in a process of its own."""
+
+    def __init__(self, out: Path, before=None, **settings) -> None:
+        self.out = out
+        self.log = out.with_name(f"{out.name}.log")
+        with self.log.open("a") as log:
+            self.process = subprocess.Popen(
+                command(out, **settings),
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                preexec_fn=before,
+            )
+
+    def workers(self) -> list[int]:
+        """The processes of the runs: children of the comparison, each a session of its own."""
+        found = []
+        for children in Path(f"/proc/{self.process.pid}/task").glob("*/children"):
+            try:
+                found += [int(number) for number in children.read_text().split()]
+            except OSError:
+                continue
+        return found
+
+    def wait(self, seconds: float = 900) -> int:
+        return self.process.wait(seconds)
+
+    def close(self) -> None:
+        """Let go of a comparison that has ended, or whose parent was killed."""
+        self.process.wait()
+
+    def is_going(self) -> bool:
+        return self.process.poll() is None
+
+    def told(self) -> str:
+        return self.log.read_text()
+
+    def end(self) -> None:
+        """Whatever happened, nothing of ours is left."""
+        for pid in [self.process.pid, *self.workers()]:
+            kill(pid)
+        self.close()
+
+
+def kill(pid: int, number: int = signal.SIGKILL) -> None:
+    with suppress(ProcessLookupError):
+        os.kill(pid, number)
+
+
+def until(condition, seconds: float = 900) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > end:
+            raise TimeoutError("nothing happened")
+        time.sleep(0.02)
+
+
+def epochs(out: Path) -> int:
+    """Epochs done by all runs together."""
+    total = 0
+    for path in out.glob(f"runs/*/{records.RECORD}"):
+        try:
+            total += len(records.load(path.parent).epochs)
+        except LabError:
+            continue
+    return total
+
+
+def all_epochs(out: Path, more: int, going: Comparison) -> None:
+    """Wait until the runs have done some epochs more, or are done."""
+    target = epochs(out) + more
+    until(lambda: epochs(out) >= target or not going.is_going())
+
+
+# What is done to a comparison at work; each leaves it ended.
+
+
+def kill_group(going: Comparison) -> None:
+    for pid in [going.process.pid, *going.workers()]:
+        kill(pid)
+
+
+def kill_parent(going: Comparison) -> None:
+    kill(going.process.pid)  # its workers notice, save themselves and end; the next start waits for them
+
+
+def kill_worker(going: Comparison) -> None:
+    for pid in going.workers()[:1]:
+        kill(pid)
+    going.wait()
+
+
+def stop_by(number: int):
+    def stop(going: Comparison) -> None:
+        kill(going.process.pid, number)
+        going.wait()
+
+    return stop
+
+
+def interrupt_twice(going: Comparison) -> None:
+    kill(going.process.pid, signal.SIGINT)
+    time.sleep(0.05)
+    kill(going.process.pid, signal.SIGINT)
+    going.wait()
+
+
+FAULTS = {
+    "SIGKILL of all processes": kill_group,
+    "SIGKILL of the parent alone": kill_parent,
+    "SIGKILL of one worker": kill_worker,
+    "SIGTERM": stop_by(signal.SIGTERM),
+    "SIGHUP": stop_by(signal.SIGHUP),
+    "Ctrl-C": stop_by(signal.SIGINT),
+    "Ctrl-C twice": interrupt_twice,
+}
+
+
+def hurt_comparisons(folder: Path, rounds: int, seed: int = 0, deadline: float = float("inf"), **settings) -> dict:
+    """Hurt a comparison in every way, one after the other, `rounds` times; then let it end and compare."""
+    draw, done, lost, finished = random.Random(seed), Counter(), [], 0
+    whole = Comparison(folder / "whole", **settings)
+    if whole.wait() != 0:
+        return {"faults": {}, "comparisons": 0, "lost": [f"the undisturbed comparison failed: {whole.told()}"]}
+    whole.close()
+    for turn in range(rounds):
+        if time.monotonic() > deadline:
+            break
+        out = folder / f"hurt{turn}"
+        for name in draw.sample(list(FAULTS), len(FAULTS)):
+            going = Comparison(out, **settings)
+            try:
+                all_epochs(out, draw.randrange(3), going)
+                time.sleep(draw.uniform(0, 0.3))
+                if going.is_going():
+                    FAULTS[name](going)
+                    done[name] += 1
+            except BaseException:
+                going.end()
+                raise
+            going.close()
+            lost += [fault for run in out.glob("runs/*") for fault in faults_in(run)]
+        last = Comparison(out, **settings)
+        lost += [] if last.wait() == 0 else [f"{out} did not end well: {last.told()[-2000:]}"]
+        last.close()
+        lost += compared(folder / "whole", out)
+        finished += 1
+    return {"faults": dict(done), "comparisons": finished, "lost": lost}
+
+
+def compared(whole: Path, out: Path) -> list[str]:
+    """What differs between two finished comparisons."""
+    names = sorted(path.name for path in (whole / "runs").iterdir())
+    if names != sorted(path.name for path in (out / "runs").iterdir()):
+        return [f"{out} has other runs than {whole}"]
+    missing = [name for name in names if not (out / "runs" / name / checkpoints.LAST).exists()]
+    if missing:
+        return [f"{out}: {name} is not done" for name in missing]
+    return [fault for name in names for fault in differences(whole / "runs" / name, out / "runs" / name)]
+
+
+if __name__ == "__main__":
+    words = argparse.ArgumentParser()
+    words.add_argument("--rounds", type=int, default=1)
+    words.add_argument("--seed", type=int, default=0)
+    words.add_argument("--seconds", type=float, default=float("inf"))
+    words.add_argument("--folder", type=Path, required=True)
+    given = words.parse_args()
+    print(json.dumps(hurt_comparisons(given.folder, given.rounds, given.seed, time.monotonic() + given.seconds)))  # noqa: T201

@@ -1,0 +1,17 @@
+import json
+import subprocess
+import sys
+
+
+def test_runs_killed_at_any_moment_and_in_the_middle_of_any_file_end_with_the_same_bits(tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.faults.kills", "--kills", "36", "--folder", str(tmp_path)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert found["lost"] == []
+    assert found["kills"] >= 36
+    assert set(found["ways"]) == {"moment", "write", "before", "after"}

@@ -1,0 +1,97 @@
+from dataclasses import replace
+
+import pytest
+import torch
+
+from aon.lab.errors import LabError
+from aon.lab.experiment.plans import plan_comparison
+from aon.lab.planning import calibration, large
+from aon.lab.planning.prediction import Device, memory, predict
+from aon.lab.planning.workloads import Images, images_of, operations, resnet50
+
+TINY = {
+    "network": "resnet20", "width": 0.25, "train_size": 40, "test_size": 20, "batch_size": 10, "epochs": 2,
+    "methods": "bn,bn+aon", "seeds": 3, "threads": 1,
+}  # fmt: skip
+
+
+def planned(**changes):
+    """A comparison that is judged on its test images, whatever the preset says."""
+    plan = plan_comparison({**TINY, **changes})
+    return replace(plan, base=plan.base.but(validation_size=None))
+
+
+def test_a_counted_prediction_is_operations_over_speed():
+    plan = planned()
+    device = Device(flops=1e9, efficiency=0.5, price=36.0, count=2)
+    prediction = predict(plan, device)
+    bn, aon = prediction.rows
+    images = images_of(plan.base)
+    assert images == Images(40, 20, 10)
+    assert bn.operations.added == 0
+    assert aon.operations.network == bn.operations.network
+    assert aon.operations.added > 0
+    expected = 2 * (4 * bn.operations.step + 2 * bn.operations.network / 3) / 0.5e9
+    assert bn.seconds == pytest.approx(expected)
+    assert prediction.device_seconds == pytest.approx(3 * bn.seconds + 3 * aon.seconds)
+    assert prediction.seconds == pytest.approx(max(2 * aon.seconds + bn.seconds, aon.seconds + 2 * bn.seconds))
+    assert prediction.cost == pytest.approx(36.0 * 2 * prediction.seconds / 3600)
+
+
+def test_operations_grow_with_the_batch_but_the_map_does_not():
+    config = planned().base.but(method="bn+aon")
+    images = images_of(config)
+    small, large_ = operations(config, images), operations(config.but(batch_size=40), images)
+    assert large_.network == 4 * small.network
+    assert large_.added == small.added
+
+
+def test_a_measured_prediction_consists_of_what_was_timed():
+    plan = planned(methods="bn")
+    (row,) = predict(plan, Device(), clock="cpu", steps=3).rows
+    pace = row.pace
+    assert min(pace.step, pace.evaluation, pace.epoch_end) > 0
+    assert row.seconds == pytest.approx(pace.start + 2 * (4 * pace.step + 2 * pace.evaluation + pace.epoch_end))
+    assert row.flops == pytest.approx(row.operations.step / pace.step)
+
+
+def test_memory_grows_with_the_batch_in_a_straight_line():
+    config, images = planned().base.but(method="bn"), Images(40, 20, 10)
+    sizes = [memory(config.but(batch_size=size), images) for size in (10, 20, 40)]
+    assert sizes[2] - sizes[1] == pytest.approx(2 * (sizes[1] - sizes[0]), abs=4)
+    assert memory(config.but(optimiser="adam"), images) > sizes[0]
+
+
+def test_the_sizes_of_a_resnet50():
+    sizes = resnet50(1)
+    assert sum(one.rows * one.columns for one in sizes) == 25_502_912  # torchvision's 25,557,032 less norms and biases
+    assert sum(one.rows * one.columns * one.positions for one in sizes) == pytest.approx(4.1e9, rel=0.01)
+
+
+def test_large_workloads():
+    alone, shared = (large.imagenet(Device(flops=1e14, count=count)) for count in (1, 8))
+    assert shared.hours < alone.hours
+    assert shared.added > alone.added
+    rows = large.transformer(tokens=[1000], ranks=[1, 4])
+    assert rows[0].added == rows[0].added_shared
+    assert rows[1].added == pytest.approx(4 * rows[1].added_shared)
+
+
+@pytest.mark.parametrize(
+    ("device", "message"),
+    [
+        (Device(flops=0.0), "device_flops = 0: should be above 0"),
+        (Device(efficiency=0.0), "efficiency = 0: should be above 0"),
+        (Device(price=-1.0), "price = -1: should be 0 or more"),
+        (Device(count=0), "devices = 0: should be at least 1"),
+    ],
+)
+def test_bad_numbers_are_refused(device, message):
+    with pytest.raises(LabError, match=message):
+        predict(planned(), device)
+
+
+def test_bad_clocks_are_refused():
+    with pytest.raises(LabError, match="clock = 'sun': should be wall or cpu"):
+        calibration.clock_of("sun")
+    assert torch.is_grad_enabled()

@@ -1,0 +1,148 @@
+"""The sentence claims what n and p allow, in every state a comparison can be in."""
+
+import math
+import statistics
+
+import pytest
+from scipy import stats
+from tests.lab import factory
+
+from aon.lab.report.summary import summarise_runs
+from aon.lab.report.verdict import status, verdict
+
+
+def scored(method, values, **settings):
+    """Finished runs of one epoch whose test accuracies are given; None is a run that failed."""
+    runs = []
+    for seed, value in enumerate(values):
+        run = factory.record(method, seed, done=1, spectra=False, **settings)
+        if value is None:
+            runs.append(run.but(status="failed", error="killed"))
+        else:
+            update = {"val_accuracy": value, "test_accuracy": value if run.images.validation else None}
+            runs.append(run.but(epochs=(run.epochs[0].model_copy(update=update),)))
+    return runs
+
+
+def said(*groups, **keywords):
+    return " ".join(verdict(summarise_runs([run for group in groups for run in group], **keywords)))
+
+
+def test_a_clear_gain_is_stated_with_n_interval_p_and_test():
+    words = said(scored("bn", [70.0, 70.5, 71.0, 70.2, 70.8]), scored("bn+aon", [74.0, 74.6, 75.2, 74.1, 74.7]))
+    gaps = [4.0, 4.1, 4.2, 3.9, 3.9]
+    half = stats.t.ppf(0.975, 4) * statistics.stdev(gaps) / math.sqrt(5)
+    span = f"+{4.02 - half:.2f} to +{4.02 + half:.2f}"
+    assert words.startswith(
+        "BN+AON(q=2) has the highest test accuracy at the last epoch, 74.52 ± 0.49 % (5 runs): 4.02 points above BN, "
+        f"a significant difference (95 % interval {span}, p < 0.0001, 5 paired seeds)."
+    )
+    assert "few" not in words
+
+
+def test_a_gain_within_chance_is_not_called_significant():
+    words = said(scored("bn", [70.0, 72.0, 71.0]), scored("bn+aon", [71.0, 70.5, 72.4]))
+    assert "not a significant difference" in words
+    assert "3 seeds are few (the paper made 5 runs)" in words
+    assert "the sign-flip test cannot give p below 0.25" in words
+
+
+def test_one_seed_says_nothing_about_chance():
+    words = said(scored("bn", [70.0]), scored("bn+aon", [74.0]))
+    assert "(one run): 4.00 points above BN; with a single seed nothing can be said about chance" in words
+    assert "p =" not in words
+
+
+def test_several_comparisons_are_corrected_for():
+    aon, orth = [71.6, 71.9, 72.4], [71.3, 71.2, 72.2]
+    words = said(scored("bn", [70.0, 70.5, 71.1]), scored("bn+aon", aon), scored("bn+orth", orth))
+    assert "after Holm's correction for 2 comparisons" in words
+    assert "Against the next, BN+AON(q=2) is 0.40 points above BN+orthonormal" in words
+    assert "after Holm's correction for 3 comparisons" in words
+
+
+def test_correction_can_take_a_claim_back():
+    base, near = scored("bn", [70.0, 71.0, 72.0]), scored("bn+aon", [70.9, 72.6, 73.0])
+    assert "BN, a significant difference" in said(base, near)
+    rest = [scored(method, [70.1, 70.2, 72.9]) for method in ("bn+orth", "bn+cwn", "iternorm")]
+    assert "BN, not a significant difference" in said(base, near, *rest)
+
+
+def test_seeds_that_differ_are_named():
+    other = [run.but(config=run.config.but(seed=run.config.seed + 5)) for run in scored("bn+aon", [74.0, 74.6, 75.0])]
+    assert "Welch's test, no common seeds" in said(scored("bn", [70.0, 70.5, 71.0]), other)
+
+
+def test_the_base_on_top_is_said_plainly():
+    words = said(scored("bn", [75.0, 75.5]), scored("bn+aon", [74.0, 74.1]), scored("bn+orth", [73.0, 73.3]))
+    assert words.startswith("BN has the highest test accuracy at the last epoch, 75.25 ± 0.35 % (2 runs).")
+    assert "The next is BN+AON(q=2), 1.20 points below BN, not a significant difference" in words
+
+
+def test_any_method_can_be_the_base():
+    runs = scored("bn", [70.0, 70.5, 71.0]), scored("bn+orth", [73.0, 73.2, 74.0]), scored("bn+aon", [74.0, 74.6, 75.1])
+    assert "points above BN+orthonormal" in said(*runs, base="bn+orth")
+    assert "points above BN+orthonormal" in said(*runs[1:])  # no BN: the first method
+
+
+def test_a_base_that_has_not_finished_is_named():
+    words = said(scored("bn", [None]), scored("bn+orth", [73.0]), scored("bn+aon", [74.0]))
+    assert "no run of BN has finished to compare it with" in words
+
+
+def test_one_method_alone_is_not_a_comparison():
+    assert "nothing to compare it with" in said(scored("bn+aon", [74.0, 75.0]))
+
+
+def test_nothing_finished():
+    words = said(scored("bn", [None]), [factory.record("bn+aon", status="running", done=2)])
+    assert words == "No run has finished yet, so there is nothing to compare (1 running, 1 failed)."
+
+
+def test_missing_runs_and_damaged_records_are_counted():
+    words = said(scored("bn", [70.0, 70.4]), scored("bn+aon", [74.0, 74.1, None]), damaged=["x", "y"])
+    assert "1 of 5 runs is not in these numbers (4 done, 1 failed)" in words
+    assert "2 records could not be read and are left out." in words
+
+
+def test_outcomes_that_disagree_are_reported():
+    bn, aon = scored("bn", [70.0]), scored("bn+aon", [74.0])
+    fall = aon[0].epochs[0].model_copy(update={"epoch": 2, "val_accuracy": 60.0})
+    words = said(bn, [aon[0].but(epochs=(*aon[0].epochs, fall))])
+    assert words.startswith("BN has the highest")
+    assert "Judged by the best epoch on the test set, as in the paper, BN+AON(q=2) is highest instead." in words
+    assert "highest instead" not in said(bn, aon)
+
+
+def test_the_choice_of_the_best_epoch_is_explained():
+    assert "as in the paper, which flatters" in said(scored("bn", [70.0]))
+    assert "by validation accuracy" in said(scored("bn", [70.0], validation_size=50))
+
+
+def test_settings_are_compared_at_the_best_of_each_method():
+    groups = [
+        scored(method, [value, value + 0.4, value + 0.1], learning_rate=rate, validation_size=50)
+        for rate, values in {0.1: (75.0, 73.0), 0.2: (74.0, 76.0)}.items()
+        for method, value in zip(("bn", "bn+aon"), values, strict=True)
+    ]
+    words = said(*groups)
+    assert words.startswith(
+        "Each method at its best setting by validation: BN+AON(q=2) has the highest test accuracy at the last epoch, "
+        "76.17 ± 0.21 % (3 runs): 1.00 points above BN"
+    )
+
+
+def test_settings_without_validation_images_are_told_one_by_one():
+    groups = [scored(method, [70.0, 71.0], learning_rate=rate) for rate in (0.1, 0.2) for method in ("bn", "bn+aon")]
+    first, second, *_ = verdict(summarise_runs([run for group in groups for run in group]))
+    assert first.startswith("Learning rate 0.1: BN has the highest")
+    assert second.startswith("Learning rate 0.2: BN has the highest")
+
+
+@pytest.mark.parametrize("values", [[70.0, 70.0], [70.0, 70.0, 70.0]])
+def test_runs_that_do_not_vary(values):
+    assert "do not vary" in said(scored("bn", values), scored("bn+aon", [value + 4 for value in values]))
+
+
+def test_status_of_nothing():
+    assert status(summarise_runs([])) == "no runs"

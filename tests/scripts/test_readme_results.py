@@ -1,0 +1,55 @@
+"""README.md and docs/reproducing.md hold what the records say."""
+
+import pytest
+from scripts.readme_results import ROOT, between, documents, main, main_comparisons, table, versions
+from tests.lab import factory
+
+from aon.lab.errors import LabError
+
+
+def test_the_documents_are_up_to_date():
+    for path, text in documents().items():
+        assert path.read_text(encoding="utf-8") == text, "run `python scripts/readme_results.py`"
+    assert main(["--check"]) == 0
+
+
+def test_a_table_has_every_method_with_n_difference_and_p(tmp_path):
+    factory.write(tmp_path, factory.comparison(seeds=range(5), epochs=3), name="ours")
+    caption, rows, reading = table(tmp_path).split("\n\n")
+    assert caption.startswith(
+        "**ours**: vgg16-iternorm at width 1/4, 5,000 training images of cifar10-sample, 3 epochs"
+    )
+    bn, orth, aon = rows.splitlines()[2:]
+    assert bn.startswith("| BN | 5 | ")
+    assert bn.endswith("| - | - |")
+    assert orth.startswith("| BN+orthonormal | 5 | ")
+    assert float(aon.split("|")[6]) <= 1
+    assert "demonstration" not in reading
+
+
+def test_few_seeds_are_called_a_demonstration_and_one_seed_has_no_p(tmp_path):
+    factory.write(tmp_path, factory.comparison(seeds=[0], epochs=2))
+    text = table(tmp_path)
+    assert "With 1 seed this is a demonstration, not evidence." in text
+    assert all(line.endswith("| - |") for line in text.splitlines() if line.startswith("| BN"))
+
+
+def test_unfinished_runs_do_not_count(tmp_path):
+    runs = [*factory.comparison(seeds=[0, 1], epochs=4), factory.record("bn", 2, status="running", done=1, epochs=4)]
+    factory.write(tmp_path, runs)
+    assert "| BN | 2 |" in table(tmp_path)
+
+
+def test_the_study_replaces_the_quick_comparison_when_it_has_runs(tmp_path):
+    assert main_comparisons(tmp_path) == [tmp_path / "quick"]
+    factory.write(tmp_path / "study" / "cifar10", factory.comparison(epochs=2))
+    assert main_comparisons(tmp_path) == [tmp_path / "study" / "cifar10"]
+
+
+def test_versions_are_those_of_the_project():
+    assert "torch" in versions(ROOT / "pyproject.toml")
+
+
+def test_a_document_without_the_marks_is_refused():
+    with pytest.raises(LabError, match="expected the marks '<!-- cost: begin"):
+        between("nothing", "cost", "part")
