@@ -186,6 +186,6 @@ if __name__ == "__main__":
     words.add_argument("--seed", type=int, default=0)
     words.add_argument("--seconds", type=float, default=float("inf"))
     words.add_argument("--folder", type=Path, required=True)
-    told = words.parse_args()
-    result = hurt_runs(told.folder, told.kills, told.seed, time.monotonic() + told.seconds)
+    given = words.parse_args()
+    result = hurt_runs(given.folder, given.kills, given.seed, time.monotonic() + given.seconds)
     print(json.dumps(result))  # noqa: T201
