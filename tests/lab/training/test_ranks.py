@@ -5,16 +5,19 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor, wait
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 import torch
+import torch.distributed as dist
 from tests.lab.training import torchrun
 
 from aon.lab.errors import LabError
 from aon.lab.experiment import records
 from aon.lab.experiment.config import RunConfig
-from aon.lab.training import checkpoints
+from aon.lab.training import checkpoints, ranks
 from aon.lab.training.ranks import ALONE, Ranks
 from aon.lab.training.run import run
 
@@ -22,8 +25,9 @@ SETTINGS = {
     "network": "resnet20", "width": 0.25, "train_size": 60, "test_size": 30, "batch_size": 20, "epochs": 2,
     "learning_rate": 0.02, "spectra_every": 2, "threads": 1,
 }  # fmt: skip
-# Sums over ranks are taken in another order; measured 3e-7 to 2e-5 after six steps, relative to weights of order 1.
-ROUNDING = 2e-4
+# Sums over ranks are taken in another order; measured after six steps, relative to the largest entry or 1: 3e-7 to
+# 2e-5, and 1.3e-4 for DBN, whose eigenvectors turn where eigenvalues are close.
+ROUNDING = 5e-4
 EVEN = [{"method": "none+aon"}, {"method": "gn+aon:order=4"}]
 UNEVEN = [{"method": "gn+orth", "batch_size": 15, "validation_size": 20}]
 BOUNDED = [{"method": "gn+svb:every=1"}]
@@ -77,7 +81,8 @@ def assert_same(folder, expected):
         assert (mine.penalty or 0) == pytest.approx(theirs.penalty or 0, rel=ROUNDING)
         assert (mine.spectra is None) == (theirs.spectra is None)
     for name, tensor in expected[1].items():
-        torch.testing.assert_close(weights[name], tensor, atol=ROUNDING, rtol=ROUNDING, msg=name)
+        size = max(1.0, float(tensor.abs().max()))
+        torch.testing.assert_close(weights[name], tensor, atol=ROUNDING * size, rtol=ROUNDING, msg=name)
 
 
 def test_two_ranks_and_four_train_as_one_process_does(tmp_path):
@@ -136,6 +141,21 @@ def wait_for(condition, process, seconds=180):
         assert process.poll() is None, process.communicate()
         assert time.monotonic() < end, "nothing happened"
         time.sleep(0.02)
+
+
+def test_a_restart_does_not_meet_the_processes_of_the_attempt_before():
+    store = dist.HashStore()
+    store.set_timeout(timedelta(seconds=60))
+    seen = []
+    for late in (0, 1, 2):  # which rank comes last
+        with ThreadPoolExecutor(3) as pool:
+            found = {}
+            for rank in sorted(range(3), key=lambda rank: rank == late):
+                found[rank] = pool.submit(ranks._meet, store, Ranks(rank, 3))
+                wait([found[rank]], timeout=0.1)
+        found[0].result().set("address", str(late))
+        seen += [found[rank].result().get("address").decode() for rank in range(3)]
+    assert seen == ["0"] * 3 + ["1"] * 3 + ["2"] * 3
 
 
 @pytest.mark.parametrize("n", [0, 1, 3, 4, 10, 256])

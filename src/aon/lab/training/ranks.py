@@ -4,11 +4,19 @@
 Every process sees its slice of each batch; the batches, their augmentation and their order are those of one process.
 DDP averages the gradients. What a run decides (to stop, to save) is decided by all at the same step, and rank 0
 alone writes and prints. A checkpoint therefore does not depend on the number of processes.
+
+# Note [Meeting after a restart]
+torchrun keeps one store for all its restarts, and torch writes the addresses of every attempt under the same keys: a
+process that starts before its peers reads where they lived in the attempt before, and fails to connect. So rank 0
+names each meeting anew, the others answer with a word of their own, and all go on under the name of a meeting that
+has seen their word. Restart counts would not do: with several machines each counts its own.
 """
 
 import hashlib
 import os
+import secrets
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -17,11 +25,16 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+from torch._C._distributed_c10d import PrefixStore, Store
+from torch.distributed.rendezvous import rendezvous
 from torch.nn.parallel import DistributedDataParallel
 
 from aon.lab.errors import LabError, ToldError
 
 _VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")
+_MEETING = "aon meeting"
+_PATIENCE = 1800  # seconds, as torch waits for its groups
+_PAUSE = 0.02  # seconds between two looks at a meeting that is not complete
 _NUMBERS = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
 
 
@@ -213,7 +226,9 @@ def joined(device: str) -> Iterator[Ranks]:
     chosen = torch.device(ranks.device(device))
     if chosen.type == "cuda":
         torch.cuda.set_device(chosen)
-    dist.init_process_group("nccl" if chosen.type == "cuda" else "gloo")
+    backend = "nccl" if chosen.type == "cuda" else "gloo"
+    store, _, _ = next(rendezvous("env://"))
+    dist.init_process_group(backend, store=_meet(store, ranks), rank=ranks.rank, world_size=ranks.world)
     try:
         yield replace(ranks, control=dist.new_group(backend="gloo"))
         dist.barrier()
@@ -225,10 +240,29 @@ def joined(device: str) -> Iterator[Ranks]:
         dist.destroy_process_group()
 
 
+def _meet(store: Store, ranks: Ranks) -> Store:
+    """The part of the store that this attempt alone uses; see Note [Meeting after a restart]."""
+    word = secrets.token_hex(8)
+    if ranks.first:
+        store.set(_MEETING, word)
+        words = [store.get(f"{_MEETING} {word} {rank}").decode() for rank in range(1, ranks.world)]  # waits for each
+        store.set(f"{_MEETING} {word}", " ".join(words))
+        return PrefixStore(word, store)
+    end = time.monotonic() + _PATIENCE
+    while time.monotonic() < end:
+        meeting = store.get(_MEETING).decode()
+        store.set(f"{_MEETING} {meeting} {ranks.rank}", word)
+        complete = f"{_MEETING} {meeting}"
+        if store.check([complete]) and word in store.get(complete).decode().split():
+            return PrefixStore(meeting, store)
+        time.sleep(_PAUSE)
+    raise LabError(f"rank {ranks.rank} waited {_PATIENCE} s for rank 0 of {ranks.world} processes")
+
+
 def _is_first_to_tell() -> bool:
     """Whether no other process of this attempt has failed before; the store outlives the processes."""
     store = dist.distributed_c10d._get_default_store()
     try:
-        return int(store.add(f"aon told {os.environ.get('TORCHELASTIC_RESTART_COUNT', 0)}", 1)) == 1
+        return int(store.add("aon told", 1)) == 1
     except RuntimeError:  # the store is gone with rank 0, which has told what happened
         return False
