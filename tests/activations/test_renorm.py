@@ -161,10 +161,10 @@ def test_without_affine() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"num_features": 0}, "num_features=0: expected a whole number from 1 on"),
+        ({"num_features": 0}, "num_features=0: expected a whole number, 1 or more"),
         ({"r_max": 0.5}, "r_max=0.5: expected a number from 1 on"),
         ({"d_max": -1.0}, "d_max=-1.0: expected a number from 0 on"),
-        ({"warm_up": -1}, "warm_up=-1: expected a whole number from 0 on"),
+        ({"warm_up": -1}, "warm_up=-1: expected a whole number, 0 or more"),
         ({"r_ramp_end": 10}, "r_ramp_end=10: expected at least warm_up=5000"),
         ({"d_ramp_end": 10}, "d_ramp_end=10: expected at least warm_up=5000"),
         ({"eps": 0.0}, "eps=0.0: expected a number above 0"),

@@ -67,7 +67,7 @@ def test_every_layer_gets_a_reason():
 
 def test_a_name_that_matches_nothing_is_refused_with_the_nearest():
     with pytest.raises(
-        ValueError, match=r"no module of the model is called 'head.clasifier'; nearest: head.classifier"
+        ValueError, match=r"no module of the model is called 'head.clasifier'; did you mean 'head.classifier'"
     ):
         select(model(), exclude="head.clasifier")
 

@@ -7,6 +7,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from aon.activations.processes import group_of, sum_over
+from aon.kernels.checks import check_count, check_that
 
 
 class BatchRenorm(nn.Module):
@@ -71,14 +72,14 @@ class BatchRenorm(nn.Module):
         process_group: dist.ProcessGroup | None = None,
     ) -> None:
         super().__init__()
-        _require("num_features", num_features, num_features >= 1, "a whole number from 1 on")
-        _require("r_max", r_max, r_max >= 1, "a number from 1 on")
-        _require("d_max", d_max, d_max >= 0, "a number from 0 on")
-        _require("warm_up", warm_up, warm_up >= 0, "a whole number from 0 on")
-        _require("r_ramp_end", r_ramp_end, r_ramp_end >= warm_up, f"at least warm_up={warm_up}")
-        _require("d_ramp_end", d_ramp_end, d_ramp_end >= warm_up, f"at least warm_up={warm_up}")
-        _require("eps", eps, eps > 0, "a number above 0")
-        _require("momentum", momentum, 0 <= momentum <= 1, "a number from 0 to 1")
+        check_count("num_features", num_features)
+        check_that(r_max >= 1, "r_max", r_max, "a number from 1 on")
+        check_that(d_max >= 0, "d_max", d_max, "a number from 0 on")
+        check_count("warm_up", warm_up, least=0)
+        check_that(r_ramp_end >= warm_up, "r_ramp_end", r_ramp_end, f"at least warm_up={warm_up}")
+        check_that(d_ramp_end >= warm_up, "d_ramp_end", d_ramp_end, f"at least warm_up={warm_up}")
+        check_that(eps > 0, "eps", eps, "a number above 0")
+        check_that(0 <= momentum <= 1, "momentum", momentum, "a number from 0 to 1")
         self.num_features, self.affine = num_features, affine
         self.r_max, self.d_max = r_max, d_max
         self.warm_up, self.r_ramp_end, self.d_ramp_end = warm_up, r_ramp_end, d_ramp_end
@@ -175,8 +176,3 @@ class BatchRenorm(nn.Module):
             f"{self.num_features}, r_max={self.r_max}, d_max={self.d_max}, warm_up={self.warm_up}, "
             f"r_ramp_end={self.r_ramp_end}, d_ramp_end={self.d_ramp_end}, eps={self.eps}, momentum={self.momentum}"
         )
-
-
-def _require(name: str, value: float, holds: bool, expected: str) -> None:
-    if not holds:
-        raise ValueError(f"{name}={value!r}: expected {expected}")

@@ -13,7 +13,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from aon.activations.fused_whitening import Whitened, eigen_whiten, newton_whiten
-from aon.kernels.checks import check_count
+from aon.kernels.checks import check_count, check_that
 
 
 class Options(TypedDict, total=False):
@@ -50,10 +50,8 @@ class _Whitening(nn.Module):
         self.num_features = num_features
         self.num_groups = _groups(num_features, num_groups, num_channels)
         self.num_channels = num_features // self.num_groups
-        if not eps > 0:
-            raise ValueError(f"eps={eps!r}: expected a number above 0")
-        if not 0 <= momentum <= 1:
-            raise ValueError(f"momentum={momentum!r}: expected a number from 0 to 1")
+        check_that(eps > 0, "eps", eps, "a number above 0")
+        check_that(0 <= momentum <= 1, "momentum", momentum, "a number from 0 to 1")
         self.eps, self.momentum, self.affine = eps, momentum, affine
         self.sync, self.process_group = sync, process_group
         self.weight = nn.Parameter(torch.ones(num_features)) if affine else None

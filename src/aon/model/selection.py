@@ -7,13 +7,13 @@ two names is meant by either.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Sequence
 from fnmatch import fnmatchcase
 from typing import NamedTuple
 
 from torch import nn
 
+from aon.kernels.checks import nearest
 from aon.model.matrices import Layer, Mappable, is_depthwise, is_mappable, is_supported
 
 Predicate = Callable[[str, nn.Module], bool]
@@ -105,8 +105,8 @@ def _check_names(words: list[Word], names: list[str]) -> None:
     """Raise a ValueError for a name that matches nothing, with the nearest names."""
     for word in words:
         if isinstance(word, str) and not any(fnmatchcase(name, word) for name in names):
-            near = difflib.get_close_matches(word, names, n=3, cutoff=0.3)
-            hint = f"; nearest: {', '.join(near)}" if near else ""
+            near = nearest(word, names)
+            hint = f"; did you mean {near!r}?" if near else ""
             raise ValueError(f"no module of the model is called {word!r}{hint}")
 
 
