@@ -23,9 +23,9 @@ def test_a_device_that_is_not_there_is_named():
 
 def test_settings_are_put_back_even_after_a_fault():
     before = torch.get_num_threads(), torch.backends.cudnn.deterministic
-    with pytest.raises(TypeError, match="argument"), machine.settled(torch.device("cpu"), before[0] + 1, 0):
+    with pytest.raises(TypeError, match="argument"), machine.deterministic(torch.device("cpu"), before[0] + 1, 0):
         torch.get_num_threads("no argument")
-    with machine.settled(torch.device("cpu"), before[0] + 1, 0):
+    with machine.deterministic(torch.device("cpu"), before[0] + 1, 0):
         assert (torch.get_num_threads(), torch.backends.cudnn.deterministic) == (before[0] + 1, True)
     assert (torch.get_num_threads(), torch.backends.cudnn.deterministic) == before
 
@@ -33,7 +33,7 @@ def test_settings_are_put_back_even_after_a_fault():
 def test_the_seed_starts_the_stream():
     draws = []
     for seed in (3, 3, 4):
-        with machine.settled(torch.device("cpu"), 1, seed):
+        with machine.deterministic(torch.device("cpu"), 1, seed):
             draws.append(torch.rand(2).tolist())
     assert draws[0] == draws[1] != draws[2]
 

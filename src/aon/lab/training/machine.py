@@ -83,7 +83,7 @@ def memory() -> int:
 
 
 @contextmanager
-def settled(device: torch.device, threads: int, seed: int) -> Iterator[None]:
+def deterministic(device: torch.device, threads: int, seed: int) -> Iterator[None]:
     """Fix threads, algorithms and random streams, so that a run repeats itself bit for bit.
 
     The threads and the choice of algorithms are put back afterwards; torch's random streams are not, and freed memory

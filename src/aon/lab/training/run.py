@@ -70,7 +70,7 @@ def run(
         found = sources.fingerprints(config, data)
         for known in (expected, earlier and earlier.fingerprints):
             sources.check_same(known or None, found, folder)
-        with machine.settled(device, _threads(config, folder, earlier, ranks, watch), config.seed):
+        with machine.deterministic(device, _threads(config, folder, earlier, ranks, watch), config.seed):
             try:
                 session = Session(config, folder, data, device, watch, ranks)
             except (MemoryError, RuntimeError) as error:  # most often, memory runs out while the network is made

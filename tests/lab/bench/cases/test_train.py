@@ -30,9 +30,9 @@ def test_the_bare_loop_does_what_the_engine_does():
     data = preparation.load_data(CONFIG)
     batches = list(train_batches(data, 20, seed=0, epoch=0))
     cpu = torch.device("cpu")
-    with machine.settled(cpu, 1, 0):
+    with machine.deterministic(cpu, 1, 0):
         bare = preparation.assemble(CONFIG, data, cpu)
-    with machine.settled(cpu, 1, 0):
+    with machine.deterministic(cpu, 1, 0):
         engine = preparation.assemble(CONFIG, data, cpu)
     from aon.lab.training.loop import Totals, train_steps
 
