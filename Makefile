@@ -10,7 +10,7 @@ TEST_TOOLS := hypothesis onnxruntime packaging pytest pytest-xdist
 # One thread for each of the test processes: they share the cores.
 TEST_ENV := ONEDNN_MAX_CPU_ISA=AVX512_CORE_BF16 OMP_NUM_THREADS=1
 
-.PHONY: soak fuzz compare test test-full lint types unit docs dist audit lock test-oldest test-newest format install clean
+.PHONY: soak fuzz pages compare test test-full lint types unit docs dist audit lock test-oldest test-newest format install clean
 
 compare: $(VENV)/.lab  ## install, run the quick comparison on the data that comes with the package
 	$(BIN)/aon compare --preset quick
@@ -31,6 +31,17 @@ types: $(VENV)/.dev
 unit: $(VENV)/.dev
 	$(TEST_ENV) $(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile \
 	|| { echo "the tests that failed are run once more, alone"; $(TEST_ENV) $(BIN)/python -m pytest --last-failed --last-failed-no-failures none -n 0; }
+
+pages: $(VENV)/.dev  ## every generated part of README.md and docs/, from the records in results/
+	PYTHONPATH=. $(BIN)/python scripts/readme_results.py
+	PYTHONPATH=. $(BIN)/python scripts/draw_spectrum.py
+	PYTHONPATH=. $(BIN)/python scripts/draw_arrows.py
+	PYTHONPATH=. $(BIN)/python scripts/measure_spectra.py write
+	PYTHONPATH=. $(BIN)/python scripts/measure_restlessness.py write
+	PYTHONPATH=. $(BIN)/python scripts/write_reliability.py
+	PYTHONPATH=. $(BIN)/python scripts/scale_tables.py
+	PYTHONPATH=. $(BIN)/python scripts/compatibility.py table
+	$(BIN)/aon bench table --write docs
 
 docs: $(VENV)/.dev  ## the documentation in site/; a broken link or reference is an error
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet

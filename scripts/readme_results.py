@@ -18,6 +18,7 @@ from aon.lab.errors import LabError
 from aon.lab.experiment.records import COMPARISON, Record, load_all, load_comparison
 from aon.lab.report.statistics import Difference, difference, holm, summarise
 from aon.lab.system.files import write_text
+from scripts import claims
 
 ROOT = Path(__file__).resolve().parents[1]
 MAIN_METHODS = ("bn", "bn+orth", "bn+aon")
@@ -119,6 +120,14 @@ def _reading(run: Record, seeds: int) -> str:
     return " ".join(parts)
 
 
+def study(folder: Path) -> str:
+    """The claims of the study's plan, and the training loss of AON beside BN's on each data set."""
+    runs = {name: finished(folder / name) for name in ("cifar10", "cifar100")}
+    losses = [f"{name} {claims.convergence(found)}" for name, found in runs.items()]
+    note = "Training loss of the last epoch, BN+AON(q=2) less BN"
+    return f"{claims.table(runs)}\n\n{note}: {'; '.join(losses)}."
+
+
 def cost(bench: Path) -> str:
     """Time of a training step over one without AON, from the benchmarks' records."""
     lines = ["| 16-conv VGG, full width | BN+AON(q=2) over BN | BN+AON(q=4) over BN |", "|:--|--:|--:|"]
@@ -169,7 +178,8 @@ def documents(root: Path = ROOT) -> dict[Path, str]:
     text = between(text, "cost", cost(results / "bench"))
     text = between(text, "versions", versions(root / "pyproject.toml"))
     whole = "\n\n".join(table(folder) for folder in comparisons(results))
-    return {readme: text, reproducing: between(reproducing.read_text(encoding="utf-8"), "results", whole)}
+    page = between(reproducing.read_text(encoding="utf-8"), "results", whole)
+    return {readme: text, reproducing: between(page, "claims", study(results / "study"))}
 
 
 def main(words: list[str]) -> int:
