@@ -62,7 +62,7 @@ def layout(layer: Mappable) -> Layout:
 
 def is_depthwise(layer: Mappable) -> bool:
     """Whether the layer is a convolution each of whose outputs looks at one input channel only."""
-    if isinstance(layer, nn.Linear | nn.MultiheadAttention):
+    if isinstance(layer, (nn.Linear, nn.MultiheadAttention)):  # a tuple: torch 2.8 cannot compile a union of types
         return False
     return layer.groups > 1 and layer.in_channels == layer.groups
 

@@ -71,7 +71,7 @@ def select(model: nn.Module, include: Words = None, exclude: Words = None) -> li
         ['0']
     """
     choices = choose(model, include, exclude)
-    return [(choice.name, choice.layer) for choice in choices if choice.taken and is_supported(choice.layer)]
+    return [(choice.name, choice.layer) for choice in choices if not choice.reason and is_supported(choice.layer)]
 
 
 Line = tuple[tuple[str, nn.Module], ...]
@@ -129,7 +129,7 @@ def _reason(lines: list[Line], wanted: list[Word], unwanted: list[Word], all_wan
         return EXCLUDED
     if not all_wanted and not _matches(wanted, lines):
         return NOT_INCLUDED
-    predicates = [word for word in wanted if not isinstance(word, str | type)]
+    predicates = [word for word in wanted if not isinstance(word, (str, type))]
     if is_depthwise(layer) and not explicit and not _matches(predicates, lines):
         return DEPTHWISE
     return ""
