@@ -3,7 +3,7 @@
     python scripts/draw_spectrum.py [RUN] [FOLDER]
 
 Left: a 3x3 convolution of 64 channels as torch initialises it. Right: every layer of the trained network whose record
-is in RUN (results/quick has one), smallest to largest singular value with the median marked. All values are divided by
+is in RUN (by default the first of the study), smallest to largest singular value with the median marked. All values are divided by
 the largest one.
 """
 
@@ -53,7 +53,7 @@ def draw_trained(axes: Axes, rows: tuple[SpectrumRow, ...], title: str) -> None:
 def main(words: list[str]) -> int:
     """Write the figure; the status is 1 and a line says why if that cannot be done."""
     try:
-        run = Path(words[0]) if words else next((ROOT / "results" / "quick" / "runs").glob("bn+aon-s0-*"))
+        run = Path(words[0]) if words else min((ROOT / "results" / "study" / "cifar10" / "runs").glob("bn+aon-s*"))
         record = load(run)
         rows = record.epochs[-1].spectra
         if not rows:
@@ -64,8 +64,8 @@ def main(words: list[str]) -> int:
             draw_start(left)
             draw_trained(right, rows, f"Trained for {record.epochs[-1].epoch} epochs")
         save(figure, Path(words[1]) if len(words) > 1 else ROOT / "docs" / "figures", "spectrum", ("png", "svg"))
-    except (LabError, StopIteration) as error:
-        sys.stderr.write(f"draw_spectrum: {error or 'results/quick has no run of bn+aon'}\n")
+    except (LabError, ValueError) as error:
+        sys.stderr.write(f"draw_spectrum: {error}\n")
         return 1
     return 0
 
