@@ -32,6 +32,8 @@ class Claim(NamedTuple):
     seeds: int
 
 
+SIZE = "16 convolutions at a quarter of the width, 10,000 images, 30 epochs"
+_DATA = {"cifar10": "CIFAR-10", "cifar100": "CIFAR-100"}
 _C10, _C100 = "cifar10", "cifar100"
 _MAPS = ("bn+aon:centre=top", "bn+aon:expansion=minimax", "bn+aon:order=4:expansion=minimax", "bn+aon:centre=mean")
 CLAIMS = (
@@ -77,6 +79,25 @@ def table(runs: dict[str, list[Record]]) -> str:
         cells.insert(4, f"{found.n if found else 0} of {claim.seeds}")
         lines.append(f"| {' | '.join([*cells, verdict(found, p)])} |")
     return "\n".join(lines)
+
+
+def findings(runs: dict[str, list[Record]]) -> list[str]:
+    """A sentence for each claim about BN, the penalty and AON that at least two seeds speak to."""
+    tested = [(claim, _tested(claim.better, claim.base, runs.get(claim.folder, []), _accuracy)) for claim in CLAIMS]
+    return [
+        _sentence(claim, found, p)
+        for (claim, found), p in zip(tested, _corrected(tested), strict=True)
+        if found and p is not None and {claim.better, claim.base} <= {"bn", "bn+orth", "bn+aon"}
+    ]
+
+
+def _sentence(claim: Claim, found: Difference, p: float) -> str:
+    better, base = (parse(method).label for method in (claim.better, claim.base))
+    where = f"the study ({_DATA[claim.folder]}, {SIZE}, {found.n} of {claim.seeds} seeds)"
+    side = "above" if found.value >= 0 else "below"
+    word = "significant" if p < SIGNIFICANT else "not significant"
+    numbers = f"95 % interval {found.low:+.2f} to {found.high:+.2f}, p = {p:.2g}"
+    return f"In {where} {better} was {abs(found.value):.2f} points {side} {base}: {word} ({numbers})."
 
 
 def convergence(runs: Iterable[Record]) -> str:

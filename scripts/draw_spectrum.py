@@ -3,8 +3,8 @@
     python scripts/draw_spectrum.py [RUN] [FOLDER]
 
 Left: a 3x3 convolution of 64 channels as torch initialises it. Right: every layer of the trained network whose record
-is in RUN (by default the first of the study), smallest to largest singular value with the median marked. All values are divided by
-the largest one.
+is in RUN (by default the first of the study), smallest to largest singular value with the median marked. All values
+are divided by the largest one.
 """
 
 import sys

@@ -6,6 +6,7 @@ README.md gets the main comparisons and the cost of a step, docs/reproducing.md 
 nothing and fails where a document is not up to date.
 """
 
+import json
 import sys
 import tomllib
 from collections import Counter
@@ -17,6 +18,7 @@ from aon.lab.bench.record import load as load_bench
 from aon.lab.errors import LabError
 from aon.lab.experiment.records import COMPARISON, Record, load_all, load_comparison
 from aon.lab.report.statistics import Difference, difference, holm, summarise
+from aon.lab.report.study import FINDINGS
 from aon.lab.system.files import write_text
 from scripts import claims
 
@@ -120,9 +122,14 @@ def _reading(run: Record, seeds: int) -> str:
     return " ".join(parts)
 
 
+def study_runs(folder: Path) -> dict[str, list[Record]]:
+    """Finished runs of the study by the name of their folder."""
+    return {name: finished(folder / name) for name in ("cifar10", "cifar100")}
+
+
 def study(folder: Path) -> str:
     """The claims of the study's plan, and the training loss of AON beside BN's on each data set."""
-    runs = {name: finished(folder / name) for name in ("cifar10", "cifar100")}
+    runs = study_runs(folder)
     losses = [f"{name} {claims.convergence(found)}" for name, found in runs.items()]
     note = "Training loss of the last epoch, BN+AON(q=2) less BN"
     return f"{claims.table(runs)}\n\n{note}: {'; '.join(losses)}."
@@ -179,7 +186,12 @@ def documents(root: Path = ROOT) -> dict[Path, str]:
     text = between(text, "versions", versions(root / "pyproject.toml"))
     whole = "\n\n".join(table(folder) for folder in comparisons(results))
     page = between(reproducing.read_text(encoding="utf-8"), "results", whole)
-    return {readme: text, reproducing: between(page, "claims", study(results / "study"))}
+    sentences = claims.findings(study_runs(results / "study"))
+    return {
+        readme: text,
+        reproducing: between(page, "claims", study(results / "study")),
+        root / FINDINGS.relative_to(ROOT): json.dumps({"findings": sentences}, indent=1) + "\n",
+    }
 
 
 def main(words: list[str]) -> int:

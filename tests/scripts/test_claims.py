@@ -1,6 +1,6 @@
 """The claims of the study, tested on records."""
 
-from scripts.claims import CLAIMS, convergence, table, verdict
+from scripts.claims import CLAIMS, convergence, findings, table, verdict
 from scripts.readme_results import ROOT
 from tests.lab import factory
 
@@ -54,3 +54,11 @@ def test_convergence_is_the_paired_difference_of_the_training_losses():
     mean = sum(losses["bn+aon", seed] - losses["bn", seed] for seed in (0, 1)) / 2
     assert convergence(found).startswith(f"{mean:+.3f}")
     assert convergence([]) == "not run yet"
+
+
+def test_findings_speak_of_the_main_methods_where_two_seeds_do():
+    assert findings({"cifar10": runs([0])}) == []
+    found = findings({"cifar10": runs([0, 1, 2])})
+    assert len(found) == 3
+    assert found[0].startswith("In the study (CIFAR-10, 16 convolutions at a quarter of the width")
+    assert "3 of 8 seeds) BN+AON(q=2) was " in found[0]

@@ -16,7 +16,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from aon.lab.experiment.records import Comparison, Record
-from aon.lab.report import cells, export, markup, paper, tables, verdict
+from aon.lab.report import cells, export, markup, paper, study, tables, verdict
 from aon.lab.report.curves import validation_name
 from aon.lab.report.outcomes import OUTCOMES, title
 from aon.lab.report.page_data import looks, page_data
@@ -50,7 +50,8 @@ def html(results: Results, plans: Sequence[Comparison] = ()) -> str:
 
 def _heading(results: Results, plans: Sequence[Comparison]) -> dict[str, Any]:
     # A line break between a number and its per cent sign reads badly.
-    headline, *remarks = (sentence.replace(" %", "\u00a0%") for sentence in verdict.verdict(results))
+    sentences = [*verdict.verdict(results), *study.findings(plans)]
+    headline, *remarks = (sentence.replace(" %", "\u00a0%") for sentence in sentences)
     return {
         "title": " and ".join(plan.name for plan in plans) or results.runs[0].config.run_id(),
         "preset": plans[0].preset if len(plans) == 1 else None,
