@@ -126,7 +126,7 @@ def steps(_folder: Path, number: int, _seed: int, seconds: float) -> Figures:
 
 
 def tiny(folder: Path, number: int, _seed: int, seconds: float) -> Figures:
-    """Compare, continue, add, many times in one process."""
+    """Compare, continue, add and report, many times in one process."""
     found = long_use.tiny_comparisons(folder, number, time.monotonic() + seconds)
     grown = found["growth_mib"] > 50 or found["handles"] > 2 or found["threads"] > 2
     return {"done": found["comparisons"], **found, "lost": found["failed"] + ([f"grown: {found}"] if grown else [])}
@@ -135,8 +135,12 @@ def tiny(folder: Path, number: int, _seed: int, seconds: float) -> Figures:
 def many(folder: Path, number: int, _seed: int, _seconds: float) -> Figures:
     """Look through a directory of many finished runs."""
     found = long_use.finished_runs(folder, number)
-    slow = found["reading_seconds"] > 10
-    return {"done": found["runs"], **found, "lost": ["it takes longer than 10 s"] if slow else []}
+    slow = [
+        f"{key} grows by more than 10 s"
+        for key in ("report_seconds", "starting_seconds")
+        if found["many"][key] > found["few"][key] + 10
+    ]
+    return {"done": found["runs"], **found, "lost": slow}
 
 
 PARTS: dict[str, tuple[Callable[[Path, int, int, float], Figures], int]] = {
@@ -154,7 +158,7 @@ PARTS: dict[str, tuple[Callable[[Path, int, int, float], Figures], int]] = {
 def sum_up(old: Figures, new: Figures) -> Figures:
     """Figures of two sessions as one: numbers of work are added, everything else is the worse of both or the newer."""
     merged = {**old, **new}
-    for key in ("done", "runs", "comparisons", "starts", "steps", "lost_in_all"):
+    for key in ("done", "runs", "comparisons", "with_worker_processes", "starts", "steps", "lost_in_all"):
         if key in new and key in old and isinstance(new[key], int):
             merged[key] = old[key] + new[key]
     for key in ("by_way", "by_fault"):

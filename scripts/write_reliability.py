@@ -66,17 +66,22 @@ def page() -> str:
         f"{steps['threads']} threads more."
         if steps
         else "",
-        f"After {tiny['starts']:,} starts of tiny comparisons: {tiny['growth_mib']} MiB, {tiny['handles']} file "
-        f"handles and {tiny['threads']} threads more."
+        f"After {tiny['starts']:,} starts of {tiny['comparisons']:,} tiny comparisons, "
+        f"{tiny['with_worker_processes']:,} of them with worker processes: {tiny['growth_mib']} MiB, "
+        f"{tiny['handles']} file handles and {tiny['threads']} threads more."
         if tiny
         else "",
-        f"The status of {many['runs']:,} finished runs is read in {many['reading_seconds']} s." if many else "",
+        f"`aon report` takes {many['many']['report_seconds']} s of CPU on {many['runs']:,} finished runs and "
+        f"{many['few']['report_seconds']} s on {many['few']['runs']}; starting their comparison again takes "
+        f"{many['many']['starting_seconds']} s and {many['few']['starting_seconds']} s."
+        if many
+        else "",
     ]
     return TEXT.format(
         state=f"Measured with {'; '.join(versions)}." if versions else "",
         lost="\n".join(
             [
-                row("a killed run continues to the same bits", "36 kills", "200 kills", "kills"),
+                row("a killed run continues to the same bits", "50 kills", "200 kills", "kills"),
                 row("a hurt comparison continues to the same bits", "7 faults", "70 faults", "comparisons"),
                 row("every flipped bit and truncation is noticed", "1,002", "10,000", "damage"),
             ]
@@ -94,8 +99,8 @@ def page() -> str:
         long_use="\n".join(
             [
                 row("memory, handles and threads stay flat over steps", "300", "20,000 steps", "steps"),
-                row("compare, continue and add in one process", "-", "300 comparisons", "tiny"),
-                row("finished runs do not slow a start", "-", "2,000 runs", "many"),
+                row("compare, continue, add and report in one process", "-", "300 comparisons", "tiny"),
+                row("a report of many finished runs, and a start", "-", "2,000 runs", "many"),
             ]
         ),
         growth=" ".join(text for text in growth if text),

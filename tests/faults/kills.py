@@ -1,4 +1,4 @@
-"""Kill single runs, again and again, and compare what they leave with a run that nothing happened to.
+"""Kill single runs and reports, again and again, and compare what they leave with what nothing happened to.
 
     python -m tests.faults.kills --kills 40 --folder DIR
 
@@ -17,10 +17,12 @@ from collections import Counter
 from pathlib import Path
 
 import torch
+from tests.lab import factory
 
 from aon.lab.errors import LabError, StoppedError
 from aon.lab.experiment import records
 from aon.lab.experiment.config import RunConfig
+from aon.lab.report import output
 from aon.lab.system import files
 from aon.lab.training import checkpoints
 from aon.lab.training.run import Watch, run
@@ -43,14 +45,14 @@ CONFIGS = [TINY, TINY.but(method="iternorm+aon+orth+dropout", epochs=3), TINY.bu
 WAYS = ("moment", "write", "before", "after")
 
 
-def forked(config: RunConfig, folder: Path, hurt) -> int:
-    """Start a run in a child; `hurt` prepares its end."""
+def forked(work, hurt) -> int:
+    """Start work in a child; `hurt` prepares its end."""
     child = os.fork()
     if child:
         return child
     try:
         hurt()
-        run(config, folder, watch=Watch(save_every=0.05))
+        work()
         os._exit(0)
     except StoppedError:
         os._exit(3)
@@ -139,7 +141,7 @@ def differences(a: Path, b: Path) -> list[str]:
 def kill_once(config: RunConfig, folder: Path, draw: random.Random, seconds: float) -> tuple[str, bool]:
     """Kill a run in one way; whether it was killed, or finished before."""
     way = draw.choice(WAYS)
-    child = forked(config, folder, dying_in(way, draw.randrange(12)))
+    child = forked(lambda: run(config, folder, watch=Watch(save_every=0.05)), dying_in(way, draw.randrange(12)))
     end = time.monotonic() + (draw.uniform(0, seconds) if way == "moment" else 600)
     status = 0
     while True:
@@ -180,6 +182,41 @@ def hurt_runs(folder: Path, kills: int, seed: int = 0, deadline: float = float("
     return {"kills": done.total(), "ways": dict(done), "runs": finished, "lost": lost}
 
 
+def make_report(folder: Path, out: Path) -> None:
+    """The tables and the page of a comparison, without pictures."""
+    output.write(*output.load_results([folder]), out, formats=())
+
+
+def contents(out: Path) -> dict[str, bytes]:
+    """The files of a report, without those of a killed writer, which have names of their own."""
+    found = [out / output.PAGE, *(out / "report" / name for name in output.TABLES)]
+    return {path.name: path.read_bytes() for path in found if path.exists()}
+
+
+def hurt_reports(folder: Path, kills: int, seed: int = 0, deadline: float = float("inf")) -> dict:
+    """Kill a report in the middle of its tables; each file is then the old or the new one, whole."""
+    draw, done, lost, out = random.Random(seed), 0, [], folder / "hurt-report"
+    runs = factory.comparison(("bn", "bn+aon"), seeds=(0, 1), epochs=3)
+    old, new = factory.write(folder / "old", runs[::2], command=()), factory.write(folder / "new", runs, command=())
+    make_report(old, folder / "old-report")
+    make_report(new, folder / "new-report")
+    wholes = [contents(folder / f"{name}-report") for name in ("old", "new")]
+    make_report(old, out)
+    while done < kills and time.monotonic() < deadline:
+        way = draw.choice(WAYS[1:])
+        child = forked(lambda: make_report(new, out), dying_in(way, draw.randrange(len(output.TABLES))))
+        done += os.WIFSIGNALED(os.waitpid(child, 0)[1])
+        lost += [
+            f"{name} is neither the old nor the new one"
+            for name, content in contents(out).items()
+            if content not in [whole[name] for whole in wholes]
+        ]
+    make_report(new, out)
+    lost += [] if contents(out) == wholes[1] else ["the report differs"]
+    lost += [f"{path.name} was left" for path in out.rglob(f"{files.PREFIX}*")]
+    return {"kills": done, "lost": lost}
+
+
 if __name__ == "__main__":
     words = argparse.ArgumentParser()
     words.add_argument("--kills", type=int, default=40)
@@ -187,5 +224,11 @@ if __name__ == "__main__":
     words.add_argument("--seconds", type=float, default=float("inf"))
     words.add_argument("--folder", type=Path, required=True)
     given = words.parse_args()
-    result = hurt_runs(given.folder, given.kills, given.seed, time.monotonic() + given.seconds)
+    end = time.monotonic() + given.seconds
+    tables = -(-given.kills // 5)
+    result = hurt_runs(given.folder, given.kills - tables, given.seed, end)
+    reports = hurt_reports(given.folder, tables, given.seed, end)
+    result["ways"]["table"] = reports["kills"]
+    result["kills"] += reports["kills"]
+    result["lost"] += reports["lost"]
     print(json.dumps(result))  # noqa: T201

@@ -3,8 +3,13 @@
 import copy
 import gc
 import io
+import resource
+import shutil
+import subprocess
+import sys
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import torch
@@ -13,9 +18,11 @@ from tests.lab import factory
 from torch import nn
 
 import aon
-from aon.lab.experiment import records
+from aon.lab.errors import LabError
 from aon.lab.experiment.plans import plan_comparison
 from aon.lab.grid import grid
+from aon.lab.grid.jobs import perform
+from aon.lab.report import output
 
 
 def resident() -> float:
@@ -79,36 +86,88 @@ class Unseen:
         pass
 
 
+def children_seconds() -> float:
+    """CPU seconds of all processes that this one has waited for: what other work on the machine does not change."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
 def finished_runs(folder: Path, number: int) -> dict:
-    """Seconds to start a comparison that is done, in a directory with one run and in one with many."""
-    seconds = {}
-    for count in (1, number):
-        out = folder / f"runs{count}"
-        factory.write(out, [factory.record("bn", seed, epochs=5, spectra=False) for seed in range(count)])
-        began = time.perf_counter()
-        statuses = [records.status(path) for path in (out / "runs").iterdir()]
-        seconds[count] = time.perf_counter() - began
-        assert statuses == ["done"] * count
-    return {"runs": number, "reading_seconds": round(seconds[number], 3)}
+    """CPU seconds of `aon report` on a directory of finished runs, and to start its comparison again: few and many."""
+    methods, found = ("bn", "bn+aon", "bn+orth", "none"), {}
+    settings = TINY.model_dump(mode="json", exclude={"method", "seed", "milestones"}, exclude_none=True)
+    for name, count in (("few", len(methods)), ("many", number)):
+        plan = plan_comparison({**settings, "methods": ",".join(methods), "seeds": count // len(methods)})
+        shared = plan.base.model_dump(exclude={"method", "seed"})
+        runs = [factory.record(str(m), s, spectra=False, **shared) for m in plan.methods for s in plan.seeds]
+        out = factory.write(folder / name, runs, command=())
+        began = time.process_time()
+        outcome = grid.compare(plan, out, Unseen(), workers=1)
+        starting = time.process_time() - began
+        assert (len(outcome.done), outcome.failed, outcome.unfinished) == (len(runs), {}, [])
+        before = children_seconds()
+        subprocess.run([sys.executable, "-m", "aon.lab", "report", str(out)], check=True, capture_output=True)
+        report = children_seconds() - before
+        found[name] = {"runs": len(runs), "report_seconds": round(report, 2), "starting_seconds": round(starting, 2)}
+    return {"runs": number, **found}
+
+
+class Here:
+    """An engine that does a run in this process the moment it is started: what leaks, leaks here."""
+
+    capacity, elsewhere, cpus_per_run = 1, False, 1
+
+    def __init__(self) -> None:
+        self.events = []
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        pass
+
+    def has_room(self) -> bool:
+        return not self.events
+
+    def start(self, name, job) -> None:
+        with suppress(LabError):  # told as an event
+            perform(job, lambda event: self.events.append((name, event)), lambda: False)
+
+    def next_event(self, timeout):
+        return self.events.pop(0) if self.events else None
+
+    def stop(self) -> None:
+        pass
 
 
 def tiny_comparisons(folder: Path, number: int, deadline: float = float("inf")) -> dict:
-    """Compare, continue and add to tiny comparisons in one process; what is left over at the end."""
+    """Compare, continue, add and report, many times in one process; what is left over at the end.
+
+    Most runs are done in this process. Every 25th comparison has real worker processes, which take seconds to start.
+    """
     settings = {**TINY.model_dump(exclude={"method", "seed", "dataset", "milestones"}, exclude_none=True), "epochs": 1}
-    before, done, failed = (resident(), handles(), threading.active_count()), 0, []
+    before, done, failed, by_processes, warm_up = (0.0, 0, 0), 0, [], 0, min(10, number - 1)
     for i in range(number):
+        out = folder / f"tiny{i}"
+        processes = i % 25 == 1
         for seeds in (1, 1, 2):  # begin, begin again, add a seed
             plan = plan_comparison({**settings, "methods": "bn", "seeds": seeds})
-            outcome = grid.compare(plan, folder / f"tiny{i}", Unseen(), workers=1)
+            outcome = grid.compare(plan, out, Unseen(), engine=None if processes else Here(), workers=1)
             failed += outcome.failed.values()
-            if i == 0 and seeds == 1:
-                before = resident(), handles(), threading.active_count()
-        done += 1
-        if time.monotonic() > deadline:
+            failed += [] if len(outcome.done) == seeds else [f"{len(outcome.done)} of {seeds} runs are done"]
+        output.write(*output.load_results([out]), out, formats=())
+        shutil.rmtree(out)
+        done, by_processes = i + 1, by_processes + processes
+        if i == warm_up:
+            gc.collect()
+            before = resident(), handles(), threading.active_count()
+        if time.monotonic() > deadline and i > warm_up:
             break
+    gc.collect()
     after = resident(), handles(), threading.active_count()
     return {
         "comparisons": done,
+        "with_worker_processes": by_processes,
         "starts": 3 * done,
         "failed": failed,
         "growth_mib": round(after[0] - before[0], 2),

@@ -8,6 +8,7 @@ import shutil
 import sys
 import tempfile
 import warnings
+import zlib
 from pathlib import Path
 
 import numpy
@@ -22,9 +23,11 @@ from aon.lab.data.arrays import load_npz
 from aon.lab.data.folders import load_folder
 from aon.lab.errors import LabError
 from aon.lab.experiment import records
+from aon.lab.experiment.config import RunConfig
 from aon.lab.experiment.plans import plan_comparison, plan_run
 from aon.lab.methods.grammar import parse_list
 from aon.lab.training import checkpoints, weights
+from aon.lab.training.preparation import network
 
 LONGEST = 3000
 BINARY, PYTHON = (next(each for each in official.CIFAR10.layouts if each.kind == kind) for kind in ("binary", "python"))
@@ -103,7 +106,7 @@ def load_any_record(path: Path) -> None:
 def load_resealed(load):
     def function(path: Path) -> None:
         content = path.read_bytes()
-        if len(content) % 2:  # half of them behind the checksum
+        if zlib.crc32(content) % 2:  # half of them behind the checksum
             path.write_bytes(resealed(content))
         load(path)
 
@@ -112,6 +115,13 @@ def load_resealed(load):
 
 def load_weights(path: Path) -> None:
     weights.spectra(path)
+
+
+def save_network(path: Path) -> None:
+    """The weights of a whole network, which are believed."""
+    config = RunConfig(method="bn+aon", network="resnet20", width=0.25)
+    about = {**ABOUT, "config": config.identity()}
+    checkpoints.save_weights(path, network(config, 2, [3, 32, 32]).model.state_dict(), about)
 
 
 def load_settings(path: Path) -> None:
@@ -195,7 +205,11 @@ READERS = {
     ),
     "weights": (
         in_file("model.safetensors", load_resealed(load_weights)),
-        [written("model.safetensors", lambda path: checkpoints.save_weights(path, STATE, ABOUT))],
+        [
+            written("model.safetensors", lambda path: checkpoints.save_weights(path, STATE, {})),
+            written("model.safetensors", lambda path: checkpoints.save_weights(path, STATE, ABOUT)),
+            written("model.safetensors", save_network),
+        ],
     ),
     "records": (
         in_file("record.json", load_any_record),

@@ -1,5 +1,7 @@
 import json
+import os
 import re
+import signal
 import sys
 
 import pytest
@@ -236,6 +238,24 @@ def test_an_unexpected_fault_is_one_line_too(monkeypatch, capsys):
         cli.main()
     complaint = capsys.readouterr().err
     assert complaint == "aon: unexpected fault: ZeroDivisionError: by hand (AON_DEBUG=1 shows where)\n"
+
+
+def test_an_interrupt_that_ends_in_another_error_is_told_as_an_interrupt(monkeypatch, capsys):
+    """An interrupted import of torch has ended in a RecursionError."""
+    from aon.lab.cli import app as cli
+    from aon.lab.cli import commands
+
+    def interrupted(*_):
+        try:
+            os.kill(os.getpid(), signal.SIGINT)
+        except KeyboardInterrupt:
+            raise RecursionError("maximum recursion depth exceeded") from None
+
+    monkeypatch.setattr(commands, "write_report", interrupted)
+    monkeypatch.setattr(sys, "argv", ["aon", "report", "x"])
+    with pytest.raises(SystemExit, match="130"):
+        cli.main()
+    assert capsys.readouterr().err == "aon: stopped at once\n"
 
 
 def test_a_word_that_is_no_command_or_option_is_refused():

@@ -132,6 +132,18 @@ def test_an_image_that_is_cut_short_is_named(folder):
         load_folder(folder)
 
 
+def test_what_pillow_logs_of_a_damaged_image_is_not_shown(folder, capfd):
+    Image.new("RGB", (8, 8)).save(folder / "cat" / "damaged.tif")
+    content = (folder / "cat" / "damaged.tif").read_bytes()
+    samples = struct.pack("<HHIHH", 277, 3, 1, 3, 0)
+    assert samples in content
+    damaged = content.replace(samples, struct.pack("<HHIHH", 277, 3, 1, 15271, 0))
+    (folder / "cat" / "damaged.tif").write_bytes(damaged)
+    with pytest.raises(LabError, match=r"damaged\.tif"):
+        load_folder(folder)
+    assert capfd.readouterr() == ("", "")
+
+
 def test_sixteen_bits_are_refused(folder):
     Image.fromarray(np.full((8, 8), 40000, np.uint16)).save(folder / "dog" / "deep.png")
     with pytest.raises(LabError, match=r"deep\.png has mode I;16; expected eight bits for each channel"):

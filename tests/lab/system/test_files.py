@@ -72,6 +72,8 @@ def test_a_file_is_kept_under_a_second_name(tmp_path):
     write_text(tmp_path / "b", "old")
     keep_under(tmp_path / "a", tmp_path / "b")
     assert [(tmp_path / name).read_text() for name in "ab"] == ["new", "new"]
+    keep_under(tmp_path / "a", tmp_path / "b")  # as after a kill between the two: they are one file already
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "b"]
     write_text(tmp_path / "a", "newer")
     assert [(tmp_path / name).read_text() for name in "ab"] == ["newer", "new"]
 

@@ -17,6 +17,7 @@ from aon.lab.cli.bench import bench_app
 from aon.lab.cli.flags import with_settings
 from aon.lab.errors import LabError, StoppedError, ToldError
 from aon.lab.system.shown import printable, shortened, shown
+from aon.lab.system.signals import noted_interrupts
 
 app = typer.Typer(
     name="aon",
@@ -230,29 +231,38 @@ def _console() -> Console:
 
 def main() -> None:
     """Run the command line; errors are printed in one line, without a traceback."""
+    with noted_interrupts() as interrupted:
+        try:
+            _check_words(sys.argv[1:])
+            status = app(standalone_mode=False)
+        except StoppedError as stopped:
+            _end(f"{stopped}\naon: continue with: {shlex.join(['aon', *sys.argv[1:]])}", 130)
+        except (Exception, KeyboardInterrupt) as error:
+            _explain(KeyboardInterrupt() if interrupted.is_set() else error)
+    _leave(status if isinstance(status, int) else 0)
+
+
+def _explain(error: BaseException) -> NoReturn:
+    """End with one line that says what happened."""
     try:
-        _check_words(sys.argv[1:])
-        status = app(standalone_mode=False)
+        raise error
     except (KeyboardInterrupt, typer.Abort):
         _end("stopped at once", 130)
-    except _USAGE as error:
-        _end(f"{error.format_message()} ({_help(error)})", 2)
-    except StoppedError as stopped:
-        _end(f"{stopped}\naon: continue with: {shlex.join(['aon', *sys.argv[1:]])}", 130)
+    except _USAGE as usage:
+        _end(f"{usage.format_message()} ({_help(usage)})", 2)
     except ToldError:
         _leave(2)
-    except LabError as error:
-        _end(str(error), 2)
+    except LabError as fault:
+        _end(str(fault), 2)
     except MemoryError:
         _end("out of memory", 2)
-    except OSError as error:
-        where = f": {shown(error.filename)}" if error.filename else ""
-        _end(f"{error.strerror or error}{where}", 2)
-    except Exception as error:
+    except OSError as fault:
+        where = f": {shown(fault.filename)}" if fault.filename else ""
+        _end(f"{fault.strerror or fault}{where}", 2)
+    except Exception as fault:
         if os.environ.get("AON_DEBUG"):
             raise
-        _end(f"unexpected fault: {type(error).__name__}: {error} (AON_DEBUG=1 shows where)", 1)
-    _leave(status if isinstance(status, int) else 0)
+        _end(f"unexpected fault: {type(fault).__name__}: {fault} (AON_DEBUG=1 shows where)", 1)
 
 
 def _help(error: Any) -> str:

@@ -5,6 +5,7 @@ each class is set aside for testing: the files whose names have the smallest has
 """
 
 import hashlib
+import logging
 import math
 import warnings
 from pathlib import Path
@@ -18,6 +19,9 @@ from torch import Tensor
 from aon.lab.data.dataset import Dataset, channel_statistics, check_size
 from aon.lab.errors import LabError
 from aon.lab.system.shown import shortened
+
+# What Pillow logs of a damaged file would stand beside the error of one line.
+logging.getLogger("PIL").addHandler(logging.NullHandler())
 
 SUFFIXES = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".ppm", ".pgm", ".tif", ".tiff", ".gif")
 # Named, so that Pillow never tries a format that starts another program (EPS starts Ghostscript).

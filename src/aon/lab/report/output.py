@@ -10,7 +10,7 @@ from aon.lab.report import export, markup, style
 from aon.lab.report.figures import FIGURES
 from aon.lab.report.page import html
 from aon.lab.report.summary import Results, summarise_runs
-from aon.lab.system.files import write_text
+from aon.lab.system.files import remove_orphans, write_text
 
 PAGE = "report.html"
 TABLES: dict[str, Callable[[Results], str]] = {
@@ -80,6 +80,8 @@ def write(
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise LabError(f"cannot make {folder}: {error.strerror}") from error
+    for place in (out, folder):
+        remove_orphans(place)
     return ReportPaths(
         tables=tuple(_write_tables(folder, results)),
         figures=tuple(_write_figures(folder, results, formats)),

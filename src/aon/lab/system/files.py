@@ -92,6 +92,7 @@ def keep_under(path: Path, name: Path) -> None:
         second.unlink(missing_ok=True)
         second.hardlink_to(path)
         second.replace(name)
+        second.unlink(missing_ok=True)  # where `name` was this very file already, renaming does nothing
     except OSError:
         path.replace(name)
 

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM: the first stops work at a safe place, the second at once."""
+"""Ctrl-C and SIGTERM: where work can be saved the first stops it at a safe place, the second at once."""
 
 import signal
 import threading
@@ -36,3 +36,27 @@ def stop_requests(insist: bool = True) -> Iterator[threading.Event]:
     finally:
         for number, handler in before:
             signal.signal(number, handler)
+
+
+@contextmanager
+def noted_interrupts() -> Iterator[threading.Event]:
+    """Set an event on Ctrl-C before KeyboardInterrupt is raised.
+
+    What is interrupted may end in another error: an import of torch has turned the interrupt into a RecursionError.
+    The event tells such an error from a fault. Where SIGINT is ignored or handled by others, nothing is changed.
+    """
+    event = threading.Event()
+
+    def handle(_number: int, _frame: FrameType | None) -> None:
+        event.set()
+        raise KeyboardInterrupt
+
+    main = threading.current_thread() is threading.main_thread()
+    if not main or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        yield event
+        return
+    signal.signal(signal.SIGINT, handle)
+    try:
+        yield event
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
