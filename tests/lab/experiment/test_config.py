@@ -35,6 +35,7 @@ BAD = {
     "width": (None, "width = None: should be a valid number"),
     "seed": (-1, "seed = -1: should be greater than or equal to 0"),
     "device": ("tpu", "device = 'tpu': should be auto, cpu, cuda, cuda:N or mps"),
+    "initialisation": ("zeros", "initialisation = 'zeros': should be 'torch', 'xavier' or 'he'"),
     "precision": ("fp8", "precision = 'fp8': should be 'float32', 'bf16' or 'fp16'"),
     "threads": (0, "threads = 0: should be greater than or equal to 1"),
     "train_size": (0, "train_size = 0"),
@@ -147,6 +148,12 @@ def test_a_run_keeps_its_name_when_a_setting_is_added_at_its_default():
     spelt_out = RunConfig(method="bn", seed=3, epochs=160, schedule="steps", validation_size=None)
     assert spelt_out.run_id() == RunConfig(method="bn", seed=3).run_id()
     assert RunConfig(method="bn", seed=3, schedule="linear").run_id() != spelt_out.run_id()
+
+
+def test_selu_has_an_initialisation_of_its_own():
+    with pytest.raises(LabError, match=r"^initialisation = 'he': the method selu already has an initialisation"):
+        make({"method": "selu", "initialisation": "he"})
+    assert make({"method": "selu"}).initialisation == "torch"
 
 
 def test_weight_decay_is_given_once():

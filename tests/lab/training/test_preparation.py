@@ -1,6 +1,7 @@
 import numpy
 import pytest
 import torch
+from torch import nn
 
 from aon.lab.errors import LabError
 from aon.lab.experiment.config import RunConfig
@@ -94,3 +95,23 @@ def test_spectra_leave_the_classifier_out_unless_it_takes_part():
         names = [row.name for row in preparation.spectra(model, config)]
         assert ("classifier" in names) == config.include_classifier
         assert len(names) == 19 + config.include_classifier
+
+
+def test_the_initialisation_is_drawn_for_all_layers_but_the_classifier():
+    data = preparation.load_data(TINY)
+
+    def weights(**changes: str) -> dict[str, torch.Tensor]:
+        torch.manual_seed(0)
+        model = preparation.assemble(TINY.but(method="bn", **changes), data, torch.device("cpu")).model
+        return {
+            name: layer.weight.detach()
+            for name, layer in model.named_modules()
+            if isinstance(layer, nn.Conv2d | nn.Linear)
+        }
+
+    start, he, xavier = weights(), weights(initialisation="he"), weights(initialisation="xavier")
+    assert all(torch.equal(start[name], other[name]) == (name == "classifier") for other in (he, xavier) for name in he)
+    widest = max(he, key=lambda name: he[name].numel())
+    inputs, outputs = he[widest][0].numel(), len(he[widest]) * he[widest][0, 0].numel()
+    assert float(he[widest].std()) == pytest.approx((2 / inputs) ** 0.5, rel=0.1)
+    assert float(xavier[widest].abs().max()) == pytest.approx((6 / (inputs + outputs)) ** 0.5, rel=0.05)

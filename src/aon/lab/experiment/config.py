@@ -18,6 +18,7 @@ from aon.lab.system.suggest import check_known
 
 Precision = Literal["float32", "bf16", "fp16"]
 OptimiserName = Literal["sgd", "adam", "amsgrad", "adamw", "rmsprop", "adagrad"]
+Initialisation = Literal["torch", "xavier", "he"]
 Schedule = Literal["steps", "cosine", "linear", "constant"]
 # Far beyond any use, and far below what breaks arithmetic, ranges or memory.
 MOST_EPOCHS, MOST_IMAGES = 1_000_000, 1_000_000_000
@@ -92,6 +93,7 @@ class RunConfig(BaseModel):
         "vgg16-iternorm", min_length=1, max_length=LONGEST_TEXT, description="a network or package.module:function"
     )
     width: Real = Field(1.0, gt=0, le=64, description="multiplier of the number of channels")
+    initialisation: Initialisation = Field("torch", description="start of the weights: torch, xavier or he")
     include_classifier: Flag = Field(False, description="weight maps and penalties act on the classifier too")
     epochs: Epochs = Field(160, description="passes over the training images")
     batch_size: Positive = Field(256, description="images in a step; the partial batch is dropped")
@@ -122,6 +124,14 @@ class RunConfig(BaseModel):
     @classmethod
     def _canonical(cls, value: str) -> str:
         return str(parse(value))
+
+    @field_validator("initialisation")
+    @classmethod
+    def _not_chosen_twice(cls, value: str, info: Any) -> str:
+        method = info.data.get("method", "")
+        if value != "torch" and method and any(part.name == "selu" for part in parse(method).parts):
+            raise ValueError(f"the method {method} already has an initialisation (selu's); give only one of the two")
+        return value
 
     @field_validator("weight_decay")
     @classmethod

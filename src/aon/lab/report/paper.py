@@ -103,6 +103,7 @@ _PROTOCOL = (
     "test_size",
     "network",
     "width",
+    "initialisation",
     "include_classifier",
     "epochs",
     "batch_size",

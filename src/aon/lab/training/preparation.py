@@ -123,7 +123,7 @@ def network(config: RunConfig, classes: int, image: Sequence[int]) -> Prepared:
     channels, height, width = image
 
     def make(ingredients: models.Ingredients) -> nn.Module:
-        return models.build(
+        built = models.build(
             config.network,
             classes=classes,
             width=config.width,
@@ -131,6 +131,7 @@ def network(config: RunConfig, classes: int, image: Sequence[int]) -> Prepared:
             image_size=(height, width),
             ingredients=ingredients,
         )
+        return models.redraw(built, config.initialisation)
 
     return prepare(parse(config.method), make, include_classifier=config.include_classifier)
 
