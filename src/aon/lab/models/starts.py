@@ -24,7 +24,7 @@ def redraw(model: nn.Module, initialisation: str) -> nn.Module:
 
     Example:
         >>> layers = nn.Sequential(nn.Linear(512, 512), nn.ReLU(), nn.Linear(512, 2))
-        >>> round(float(redraw(layers, "he")[0].weight.std()), 3)  # sqrt(2 / 512)
+        >>> round(float(redraw(layers, "he")[0].weight.detach().std()), 3)  # sqrt(2 / 512)
         0.062
     """
     if initialisation == "torch":
