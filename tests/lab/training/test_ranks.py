@@ -2,9 +2,7 @@
 
 import os
 import signal
-import subprocess
 import sys
-import time
 from concurrent.futures import ThreadPoolExecutor, wait
 from datetime import timedelta
 from pathlib import Path
@@ -13,6 +11,7 @@ import pytest
 import torch
 import torch.distributed as dist
 from tests.lab.training import torchrun
+from tests.processes import PATIENCE, completed, wait_until
 
 from aon.lab.errors import LabError
 from aon.lab.experiment import records
@@ -31,7 +30,10 @@ ROUNDING = 5e-4
 EVEN = [{"method": "none+aon"}, {"method": "gn+aon:order=4"}]
 UNEVEN = [{"method": "gn+orth", "batch_size": 15, "validation_size": 20}]
 BOUNDED = [{"method": "gn+svb:every=1"}]
-SYNCHRONISED = [{"method": method, "sync_bn": True, "learning_rate": 0.005} for method in ("iternorm", "dbn", "brn")]
+SYNCHRONISED = [
+    {"method": method, "sync_bn": True, "learning_rate": 0.005, "batch_size": 15}
+    for method in ("iternorm", "dbn", "brn")
+]
 
 EACH = """
 import json, sys
@@ -86,7 +88,7 @@ def assert_same(folder, expected):
 
 
 def test_two_ranks_and_four_train_as_one_process_does(tmp_path):
-    """Also: a run that rank 1 asked to stop on two ranks continues on four."""
+    """Also: a run that rank 1 asked to stop on two ranks continues on four, and one of four in a single process."""
     cases = [*EVEN, *UNEVEN, *BOUNDED, *SYNCHRONISED]
     settings = [{**SETTINGS, **case} for case in cases]
     stopped = ({**SETTINGS, **EVEN[0], "seed": 1}, 4)
@@ -99,10 +101,14 @@ def test_two_ranks_and_four_train_as_one_process_does(tmp_path):
     four.mkdir()
     (four / "out").mkdir()
     last.rename(four / "out" / "0")
-    torchrun.script(four, 4, EACH, [(stopped[0], None), (settings[1], None)])
-    assert_same(four / "out" / "0", alone(tmp_path / "alone-stopped", **EVEN[0], seed=1))
+    torchrun.script(four, 4, EACH, [(stopped[0], None), (settings[1], None), stopped])
+    expected = alone(tmp_path / "alone-stopped", **EVEN[0], seed=1)
+    assert_same(four / "out" / "0", expected)
     assert_same(four / "out" / "1", alone(tmp_path / "alone-1", **cases[1]))
     assert records.load(four / "out" / "1").environment.ranks == 4
+    assert records.load(four / "out" / "2").status == "interrupted"
+    alone(four / "out" / "2", **EVEN[0], seed=1)
+    assert_same(four / "out" / "2", expected)
 
 
 WORDS = [word for name, value in SETTINGS.items() for word in (f"--{name.replace('_', '-')}", str(value))]
@@ -115,10 +121,10 @@ def test_a_killed_rank_costs_only_time(tmp_path):
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("BN+AON(q=2): test accuracy") == 1
     out = tmp_path / "killed"
-    process = torchrun.start(2, [*words, "--out", str(out)], "--max-restarts=2")
-    wait_for(lambda: (out / checkpoints.CHECKPOINT).exists(), process)
-    os.kill(torchrun.pid_of(process.pid, rank=1), signal.SIGKILL)
-    _, complaint = process.communicate(timeout=240)
+    with torchrun.start(2, [*words, "--out", str(out)], "--max-restarts=2") as process:
+        wait_until((out / checkpoints.CHECKPOINT).exists, process)
+        os.kill(torchrun.pid_of(process.pid, rank=1), signal.SIGKILL)
+        _, complaint = process.communicate(timeout=PATIENCE)
     assert process.returncode == 0, complaint
     assert "Traceback (most recent" not in complaint
     whole, killed = (records.load(tmp_path / name) for name in ("whole", "killed"))
@@ -133,14 +139,6 @@ def test_what_cannot_be_is_told_once_in_one_line(tmp_path):
     assert refused.returncode != 0
     assert refused.stderr.count("aon: ") == 1
     assert "sync_bn = True: torch's SyncBatchNorm needs CUDA" in refused.stderr
-
-
-def wait_for(condition, process, seconds=180):
-    end = time.monotonic() + seconds
-    while not condition():
-        assert process.poll() is None, process.communicate()
-        assert time.monotonic() < end, "nothing happened"
-        time.sleep(0.02)
 
 
 def test_a_restart_does_not_meet_the_processes_of_the_attempt_before():
@@ -188,7 +186,7 @@ def test_compare_under_torchrun_is_refused(tmp_path):
         **os.environ, "RANK": "0", "WORLD_SIZE": "2", "LOCAL_RANK": "0", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1",
     }  # fmt: skip
     command = [sys.executable, "-m", "aon.lab", "compare", "--out", str(tmp_path / "out")]
-    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+    done = completed(command, env=environment)
     assert done.returncode == 2
     assert done.stderr.startswith("aon: aon compare starts its own processes")
     assert not Path(tmp_path / "out").exists()

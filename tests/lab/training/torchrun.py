@@ -4,7 +4,10 @@ import json
 import os
 import subprocess
 import sys
+from contextlib import AbstractContextManager
 from pathlib import Path
+
+from tests.processes import completed, started
 
 ENVIRONMENT = {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
 
@@ -12,32 +15,30 @@ ENVIRONMENT = {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
 def launcher(ranks: int, *options: str) -> list[str]:
     return [
         sys.executable, "-m", "torch.distributed.run", f"--nproc-per-node={ranks}", "--rdzv-backend=c10d",
-        "--rdzv-endpoint=127.0.0.1:0", "--monitor-interval=0.1", *options,
+        "--rdzv-endpoint=127.0.0.1:0", "--local-addr=127.0.0.1", "--monitor-interval=0.1", *options,
     ]  # fmt: skip
 
 
-def script(folder: Path, ranks: int, body: str, cases: object, timeout: float = 300) -> None:
+def script(folder: Path, ranks: int, body: str, cases: object) -> None:
     """The body on so many ranks, with a folder `out` and the cases as arguments."""
     path = folder / "ranks.py"
     path.write_text(body)
-    command = [*launcher(ranks), str(path), str(folder / "out"), json.dumps(cases)]
-    environment = {**os.environ, **ENVIRONMENT}
-    done = subprocess.run(command, capture_output=True, text=True, timeout=timeout, env=environment, check=False)
+    done = completed(
+        [*launcher(ranks), str(path), str(folder / "out"), json.dumps(cases)], env={**os.environ, **ENVIRONMENT}
+    )
     assert done.returncode == 0, done.stderr[:3000]
     assert done.stdout.count("done") == ranks
 
 
-def start(ranks: int, words: list[str], *options: str) -> subprocess.Popen:
-    """`aon ...` on so many ranks."""
+def start(ranks: int, words: list[str], *options: str) -> "AbstractContextManager[subprocess.Popen[str]]":
+    """`aon ...` on so many ranks, until the context ends."""
     command = [*launcher(ranks, *options), "-m", "aon.lab", *words]
-    environment = {**os.environ, **ENVIRONMENT}
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
+    return started(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={**os.environ, **ENVIRONMENT})
 
 
-def command(ranks: int, words: list[str], timeout: float = 240) -> subprocess.CompletedProcess:
-    process = start(ranks, words)
-    told, complaint = process.communicate(timeout=timeout)
-    return subprocess.CompletedProcess(words, process.returncode, told, complaint)
+def command(ranks: int, words: list[str]) -> "subprocess.CompletedProcess[str]":
+    """`aon ...` on so many ranks, to its end."""
+    return completed([*launcher(ranks), "-m", "aon.lab", *words], env={**os.environ, **ENVIRONMENT})
 
 
 def pid_of(parent: int, rank: int) -> int:
