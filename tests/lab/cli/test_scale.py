@@ -80,7 +80,18 @@ def test_large_workloads_are_shown_and_recorded(tmp_path, words):
     assert json.loads((tmp_path / "plan.json").read_text())["rows"]
 
 
-def test_bad_plans_are_refused():
-    assert "unknown workload '8b'" in refused("plan", "--workload", "8b")
-    assert "needs --device-flops" in refused("plan", "--workload", "imagenet")
-    assert "device_flops = -1" in refused("plan", "--preset", "quick", "--device-flops", "-1")
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--workload", "8b"], "unknown workload '8b'"),
+        (["--workload", "imagenet"], "needs --device-flops"),
+        (["--workload", "7b", "--preset", "quick"], "--workload 7b goes without --preset"),
+        (["--workload", "7b", "--verify"], "--workload 7b goes without --verify"),
+        (["--preset", "quick", "--device-flops", "-1"], "device_flops = -1"),
+        (["--preset", "quick", "--device-flops", "1e12", "--verify"], "--verify measures this machine"),
+        (["--preset", "table1,"], "preset = 'table1,': a name is missing"),
+        (["--workload", "7b", "--out", "/dev/null/a/b.json"], "cannot write /dev/null/a/b.json: Not a directory"),
+    ],
+)
+def test_bad_plans_are_refused(words, message):
+    assert message in refused("plan", *words)

@@ -80,15 +80,27 @@ def test_large_workloads():
 @pytest.mark.parametrize(
     ("device", "message"),
     [
-        (Device(flops=0.0), "device_flops = 0: should be above 0"),
+        (Device(flops=0.0), "device_flops = 0: should be a number above 0"),
+        (Device(flops=float("inf")), "device_flops = inf: should be a number above 0"),
         (Device(efficiency=0.0), "efficiency = 0: should be above 0"),
-        (Device(price=-1.0), "price = -1: should be 0 or more"),
+        (Device(price=-1.0), "price = -1: should be a number, 0 or more"),
+        (Device(price=float("nan")), "price = nan: should be a number, 0 or more"),
         (Device(count=0), "devices = 0: should be at least 1"),
     ],
 )
 def test_bad_numbers_are_refused(device, message):
     with pytest.raises(LabError, match=message):
         predict(planned(), device)
+
+
+def test_a_batch_larger_than_the_data_is_refused():
+    with pytest.raises(LabError, match="batch_size = 50: should be at most 40, the training images"):
+        predict(planned(batch_size=50), Device(flops=1e12))
+
+
+def test_more_devices_than_runs_are_as_fast_as_the_longest_run():
+    prediction = predict(planned(), Device(flops=1e12, count=10**20))
+    assert prediction.seconds == max(row.seconds for row in prediction.rows)
 
 
 def test_bad_clocks_are_refused():

@@ -52,10 +52,12 @@ def plan_all(
     Raises:
         LabError: on bad settings.
     """
+    if wishes.verify and wishes.device.flops:
+        raise LabError("--verify measures this machine; leave --device-flops out")
     if wishes.workload is not None:
+        _check_alone(wishes, {**given, "config": file})
         return _plan_workload(console, wishes, out)
-    presets = str(given.get("preset") or "").split(",")
-    plans = [plan_comparison({**given, "preset": name.strip() or None}, file) for name in presets]
+    plans = [plan_comparison({**given, "preset": name}, file) for name in _presets(given.get("preset"))]
     parts = [_one(console, plan, wishes, root) for plan in plans]
     if len(plans) > 1:
         _show_total(console, [prediction for prediction, _ in parts])
@@ -63,6 +65,23 @@ def plan_all(
         entries = [_entry(plan, *part) for plan, part in zip(plans, parts, strict=True)]
         _write(out, {"clock": wishes.clock, "comparisons": entries}, console)
     return None
+
+
+def _presets(given: str | None) -> list[str | None]:
+    """The presets that were named; one without a name, the usual, if none was."""
+    if given is None:
+        return [None]
+    names = [name.strip() for name in given.split(",")]
+    if not all(names):
+        raise LabError(f"preset = {given!r}: a name is missing; should be such as table1,table2")
+    return [*names]
+
+
+def _check_alone(wishes: Wishes, given: Mapping[str, Any]) -> None:
+    """A workload has settings of its own."""
+    others = [name for name, value in {**given, "verify": wishes.verify or None}.items() if value is not None]
+    if others:
+        raise LabError(f"--workload {wishes.workload} goes without --{others[0].replace('_', '-')}")
 
 
 def _one(console: Console, plan: Plan, wishes: Wishes, root: Path | None) -> tuple[Prediction, float | None]:
@@ -73,8 +92,6 @@ def _one(console: Console, plan: Plan, wishes: Wishes, root: Path | None) -> tup
     _show(console, plan, prediction)
     if not wishes.verify:
         return prediction, None
-    if wishes.device.flops:
-        raise LabError("--verify measures this machine; leave --device-flops out")
     measured = measure(plan, root=root, clock=wishes.clock)
     off = 100 * (prediction.device_seconds / measured - 1)
     _say(console, f"measured: {measured:.1f} s ({wishes.clock}); the prediction is off by {off:+.1f} %")
@@ -160,7 +177,10 @@ def _show_transformer(console: Console, rows: Sequence[large.TransformerRow]) ->
 def _write(out: Path, content: Mapping[str, Any], console: Console) -> None:
     environment = machine.environment(torch.device("cpu")).model_dump(mode="json")
     made = {"format": 1, "made": datetime.now(UTC).isoformat(timespec="seconds"), "environment": environment}
-    out.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise LabError(f"cannot write {out}: {error.strerror}") from error
     write_text(out, json.dumps({**made, **content}, indent=1) + "\n")
     _say(console, f"record: {out}")
 

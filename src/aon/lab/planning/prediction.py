@@ -3,7 +3,7 @@
 import tempfile
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from math import ceil
+from math import ceil, inf
 from pathlib import Path
 from typing import Any
 
@@ -39,12 +39,12 @@ class Device:
         Raises:
             LabError: naming the first.
         """
-        if self.flops is not None and not self.flops > 0:
-            raise LabError(f"device_flops = {self.flops:g}: should be above 0, such as 312e12")
+        if self.flops is not None and not 0 < self.flops < inf:
+            raise LabError(f"device_flops = {self.flops:g}: should be a number above 0, such as 312e12")
         if not 0 < self.efficiency <= 1:
             raise LabError(f"efficiency = {self.efficiency:g}: should be above 0 and at most 1")
-        if self.price is not None and self.price < 0:
-            raise LabError(f"price = {self.price:g}: should be 0 or more")
+        if self.price is not None and not 0 <= self.price < inf:
+            raise LabError(f"price = {self.price:g}: should be a number, 0 or more")
         if self.count < 1:
             raise LabError(f"devices = {self.count}: should be at least 1")
 
@@ -84,7 +84,7 @@ class Prediction:
     def seconds(self) -> float:
         """Seconds until the last run ends, several at a time; the longest run goes first."""
         runs = sorted((row.seconds for row in self.rows for _ in range(row.runs)), reverse=True)
-        ends = [0.0] * self.device.count
+        ends = [0.0] * min(self.device.count, len(runs))
         for length in runs:
             ends[ends.index(min(ends))] += length
         return max(ends, default=0.0)
@@ -129,6 +129,8 @@ def predict(
     rows = []
     for config in plan.settings():
         images = images_of(config, root)
+        if config.batch_size > images.train:
+            raise LabError(f"batch_size = {config.batch_size}: should be at most {images.train}, the training images")
         for method in plan.methods:
             one = config.but(method=method)
             tell(f"{'counting' if device.flops else 'measuring'} {method}")
