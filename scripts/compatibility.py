@@ -32,16 +32,16 @@ def outcome(junit: Path) -> dict[str, Any]:
     return {"passed": len(cases) - len(failed) - skipped, "failed": len(failed), "skipped": skipped, "failures": failed}
 
 
-def _has(case: ET.Element, *words: str) -> bool:
-    return any(case.find(word) is not None for word in words)
+def _has(case: ET.Element, *tags: str) -> bool:
+    return any(case.find(tag) is not None for tag in tags)
 
 
 def run(paths: list[str]) -> int:
     """Run pytest on the paths, and leave a record whatever happens to single tests."""
     with tempfile.TemporaryDirectory() as folder:
         junit = Path(folder, "junit.xml")
-        words = ["-m", "pytest", "-W", "default", "-n", "2", "--dist", "load", f"--junitxml={junit}", *paths]
-        done = subprocess.run([sys.executable, *words], cwd=REPOSITORY, check=False)
+        args = ["-m", "pytest", "-W", "default", "-n", "2", "--dist", "load", f"--junitxml={junit}", *paths]
+        done = subprocess.run([sys.executable, *args], cwd=REPOSITORY, check=False)
         if not junit.exists():
             sys.exit(f"pytest ended with status {done.returncode} and left no result")
         counts = outcome(junit)

@@ -103,7 +103,7 @@ def _files(package: str, known: Mapping[str, Path]) -> set[str]:
     return {part + ("/" if f"{package}.{part}" in packages(known) else "") for part in arrows(package, known)} - {INIT}
 
 
-def drawn(source: Path = SOURCE) -> str:
+def diagram(source: Path = SOURCE) -> str:
     """Everything between the two marks."""
     known = modules(source)
     parts = [
@@ -129,11 +129,11 @@ def put(text: str, between: str) -> str:
     return f"{head}{BEGIN}\n\n{between}\n\n{END}{rest.split(END)[1]}"
 
 
-def main(words: list[str]) -> int:
+def main(args: list[str]) -> int:
     """Rewrite the document; the status is 1 and a line says why if that cannot be done."""
-    file = Path(words[0]) if words else REPOSITORY / "docs" / "design.md"
+    file = Path(args[0]) if args else REPOSITORY / "docs" / "design.md"
     try:
-        text = put(file.read_text(encoding="utf-8"), drawn())
+        text = put(file.read_text(encoding="utf-8"), diagram())
     except (OSError, ValueError) as error:
         sys.stderr.write(f"draw_arrows: {file}: {error}\n")
         return 1

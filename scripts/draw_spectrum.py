@@ -50,10 +50,10 @@ def draw_trained(axes: Axes, rows: tuple[SpectrumRow, ...], title: str) -> None:
     )
 
 
-def main(words: list[str]) -> int:
+def main(args: list[str]) -> int:
     """Write the figure; the status is 1 and a line says why if that cannot be done."""
     try:
-        run = Path(words[0]) if words else min((ROOT / "results" / "study" / "cifar10" / "runs").glob("bn+aon-s*"))
+        run = Path(args[0]) if args else min((ROOT / "results" / "study" / "cifar10" / "runs").glob("bn+aon-s*"))
         record = load(run)
         rows = record.epochs[-1].spectra
         if not rows:
@@ -63,7 +63,7 @@ def main(words: list[str]) -> int:
             left, right = figure.subplots(1, 2, sharey=True)
             draw_start(left)
             draw_trained(right, rows, f"Trained for {record.epochs[-1].epoch} epochs")
-        save(figure, Path(words[1]) if len(words) > 1 else ROOT / "docs" / "figures", "spectrum", ("png", "svg"))
+        save(figure, Path(args[1]) if len(args) > 1 else ROOT / "docs" / "figures", "spectrum", ("png", "svg"))
     except (LabError, ValueError) as error:
         sys.stderr.write(f"draw_spectrum: {error}\n")
         return 1

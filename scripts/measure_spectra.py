@@ -95,15 +95,15 @@ def write() -> None:
     write_text(PAGE, f"{head}{BEGIN}\n\n{table(record)}\n\n{END}{tail}")
 
 
-def main(words: list[str]) -> int:
+def main(args: list[str]) -> int:
     """Do what the one word says."""
-    if words == ["measure"]:
+    if args == ["measure"]:
         RECORD.parent.mkdir(parents=True, exist_ok=True)
         write_text(RECORD, json.dumps(measure(), indent=1) + "\n")
-    elif words == ["write"]:
+    elif args == ["write"]:
         write()
     else:
-        sys.stderr.write(f"measure_spectra: {' '.join(words) or 'nothing'}: expected measure or write\n")
+        sys.stderr.write(f"measure_spectra: {' '.join(args) or 'nothing'}: expected measure or write\n")
         return 2
     return 0
 

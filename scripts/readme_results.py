@@ -194,7 +194,7 @@ def documents(root: Path = ROOT) -> dict[Path, str]:
     }
 
 
-def main(words: list[str]) -> int:
+def main(args: list[str]) -> int:
     """Rewrite the documents, or only compare them; the status is 1 where one is not up to date."""
     try:
         found = documents()
@@ -202,7 +202,7 @@ def main(words: list[str]) -> int:
         sys.stderr.write(f"readme_results: {error}\n")
         return 1
     stale = [path for path, text in found.items() if path.read_text(encoding="utf-8") != text]
-    if "--check" in words:
+    if "--check" in args:
         sys.stderr.write("".join(f"{path} is not up to date: run scripts/readme_results.py\n" for path in stale))
         return bool(stale)
     for path in stale:

@@ -87,12 +87,12 @@ def _transformer(found: dict[str, Any]) -> str:
     ]
     head = ["tokens a step", "devices", "every device maps all weights", "each maps its share"]
     title = "What AON of order 2 adds to the operations of a step, weights of a 7B transformer"
-    words = (
+    note = (
         "The map's work does not grow with the batch, but every device repeats it. Sharing the maps (and their Gram "
         "matrices) out over the devices would pay where the third column is large and the fourth is not; the library "
         "does not do so today."
     )
-    return f"{_table(title, head, rows)}\n\n{words}"
+    return f"{_table(title, head, rows)}\n\n{note}"
 
 
 def _soak(found: dict[str, Any]) -> str:

@@ -116,19 +116,19 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=1000)
     parser.add_argument("--nodes", type=int, default=4)
     parser.add_argument("--out", type=Path, default=Path("results/scale/soak-ray.json"))
-    given = parser.parse_args()
+    args = parser.parse_args()
     warnings.simplefilter("ignore")
     import torch
 
     load = os.getloadavg()
-    measured = soak(given.runs, given.nodes)
+    measured = soak(args.runs, args.nodes)
     about = {"format": 1, "made": datetime.now(UTC).isoformat(timespec="seconds"), "cores": machine.cores()}
     about |= {"load_average": {"before": load[0], "after": os.getloadavg()[0]}}
     about |= {"environment": machine.environment(torch.device("cpu")).model_dump(mode="json")}
-    given.out.parent.mkdir(parents=True, exist_ok=True)
-    write_text(given.out, json.dumps({**about, **measured}, indent=1) + "\n")
-    told = {key: measured[key] for key in ("done", "overhead_seconds_per_run", "driver_bytes")}
-    sys.stdout.write(json.dumps(told) + "\n")
+    args.out.parent.mkdir(parents=True, exist_ok=True)
+    write_text(args.out, json.dumps({**about, **measured}, indent=1) + "\n")
+    summary = {key: measured[key] for key in ("done", "overhead_seconds_per_run", "driver_bytes")}
+    sys.stdout.write(json.dumps(summary) + "\n")
 
 
 if __name__ == "__main__":

@@ -24,7 +24,7 @@ DTYPES = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
 SAFE = (1e-4, 1e2)
 
 
-def drawn(draw: random.Random) -> tuple[str, nn.Linear, float]:
+def random_case(draw: random.Random) -> tuple[str, nn.Linear, float]:
     """A layer with a weight of some rank, size, dtype and scale, normalised by some map."""
     m, n = draw.randrange(1, 9), draw.randrange(1, 9)
     rank, dtype = draw.randrange(0, min(m, n) + 1), draw.choice(DTYPES)
@@ -45,7 +45,7 @@ def drawn(draw: random.Random) -> tuple[str, nn.Linear, float]:
 
 def faults(draw: random.Random) -> list[str]:
     """Try one weight; what does not hold."""
-    name, layer, scale = drawn(draw)
+    name, layer, scale = random_case(draw)
     what = f"{name} {tuple(layer.weight.shape)} {layer.weight.dtype} scale {scale:.1e}"
     x = torch.randn(3, layer.in_features).to(layer.weight.dtype)
     finite = bool(layer.weight.isfinite().all())

@@ -8,7 +8,7 @@ from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
-from scripts.draw_arrows import INIT, REPOSITORY, arrows, drawn, imported, modules, packages, put
+from scripts.draw_arrows import INIT, REPOSITORY, arrows, diagram, imported, modules, packages, put
 
 import aon
 
@@ -92,7 +92,7 @@ def test_the_library_never_imports_the_laboratory():
 
 def test_the_picture_in_the_document_is_that_of_the_code():
     text = (REPOSITORY / "docs" / "design.md").read_text(encoding="utf-8")
-    assert text == put(text, drawn()), "run `python scripts/draw_arrows.py`"
+    assert text == put(text, diagram()), "run `python scripts/draw_arrows.py`"
 
 
 def test_importing_the_library_loads_no_laboratory():

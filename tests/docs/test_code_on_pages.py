@@ -76,12 +76,12 @@ def test_there_are_commands():
 @pytest.mark.parametrize("command", COMMANDS)
 def test_commands_are_those_of_the_command_line(command):
     """Words, options and the types of their values; nothing is run."""
-    words = shlex.split(command.replace("/...", ""))[1:]
+    args = shlex.split(command.replace("/...", ""))[1:]
     group: click.Command = typer.main.get_command(app)
     context = click.Context(group, info_name="aon")
-    while hasattr(group, "get_command") and words:
-        name, *words = words
+    while hasattr(group, "get_command") and args:
+        name, *args = args
         found = group.get_command(context, name)
         assert found is not None, f"{command}: there is no command {name}"
         group, context = found, click.Context(found, info_name=name, parent=context)
-    group.parse_args(context, words)
+    group.parse_args(context, args)

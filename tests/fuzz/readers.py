@@ -135,15 +135,15 @@ def load_methods(content: bytes) -> None:
 
 def type_words(content: bytes) -> None:
     """A command line: words parted by zero bytes; it never trains, for its data are nowhere."""
-    words = [word[:100_000] for word in content.decode("utf-8", "replace").split("\0")][:20]
-    safe = [word for word in words if word not in ("fetch", "bench", "--help", "-h")] or ["train"]
-    told, complaint, before = io.StringIO(), io.StringIO(), sys.argv
+    args = [word[:100_000] for word in content.decode("utf-8", "replace").split("\0")][:20]
+    safe = [word for word in args if word not in ("fetch", "bench", "--help", "-h")] or ["train"]
+    stdout, stderr, before = io.StringIO(), io.StringIO(), sys.argv
     sys.argv = ["aon", *safe, "--dataset", "nowhere"]
     try:
-        with contextlib.redirect_stdout(told), contextlib.redirect_stderr(complaint):
+        with contextlib.redirect_stdout(stdout), contextlib.redirect_stderr(stderr):
             main()
     except SystemExit as ended:
-        text = complaint.getvalue().rstrip("\n")
+        text = stderr.getvalue().rstrip("\n")
         assert "unexpected fault" not in text, text
         if ended.code not in (0, None):
             raise LabError(text.removeprefix("aon: ")) from None

@@ -21,6 +21,6 @@ def test_a_known_vulnerability_fails():
 
 def test_packages_that_were_not_audited_are_counted():
     assert verdict([SAFE, UNKNOWN]) == (True, "1 packages audited, no known vulnerability, 1 unknown to the service")
-    ok, words = verdict([UNKNOWN])
+    ok, args = verdict([UNKNOWN])
     assert ok
-    assert words.startswith("NOT AUDITED")
+    assert args.startswith("NOT AUDITED")

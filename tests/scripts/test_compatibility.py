@@ -38,9 +38,9 @@ def test_the_document_is_made_from_the_records():
 
 
 @pytest.mark.parametrize("words", [[], ["walk"], ["table", "more"]])
-def test_other_words_end_in_one_line(words):
+def test_other_words_end_in_one_line(args):
     program = str(DOCUMENT.parents[1] / "scripts" / "compatibility.py")
-    done = subprocess.run([sys.executable, program, *words], capture_output=True, text=True, check=False)
+    done = subprocess.run([sys.executable, program, *args], capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert "expected run [PATH...] or table" in done.stderr
     assert len(done.stderr.splitlines()) == 1

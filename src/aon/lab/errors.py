@@ -13,8 +13,8 @@ class StoppedError(LabError):
     """Work was stopped on request (Ctrl-C, SIGTERM); what was done is kept and can be continued."""
 
 
-class ToldError(LabError):
-    """Another process of the same run has already told the user what went wrong; nothing is to be printed."""
+class ReportedError(LabError):
+    """Another process of the same run has already reported the error; nothing is to be printed."""
 
 
 class RunError(LabError):

@@ -218,8 +218,8 @@ def _left(report: Survey) -> str:
 def _refuse(report: Survey) -> None:
     """Raise where a layer that was meant cannot be normalised, or no layer is left."""
     for row in report:
-        asked = row.explicit and row.reason not in ("", "excluded")
-        if asked or row.reason == LAZY:
+        refused = row.explicit and row.reason not in ("", "excluded")
+        if refused or row.reason == LAZY:
             raise ValueError(f"cannot normalise {row.name or row.kind!r} ({row.kind}): {row.reason}")
     if not any(row.taken for row in report):
         reasons = "; ".join(f"{row.name or row.kind}: {row.reason}" for row in report)

@@ -32,9 +32,9 @@ COMMANDS = [
 ]
 
 
-def aon(*words, **keywords):
+def aon(*args, **keywords):
     """The command as a user runs it."""
-    return completed([sys.executable, "-c", "from aon.lab.cli.app import main; main()", *words], **keywords)
+    return completed([sys.executable, "-c", "from aon.lab.cli.app import main; main()", *args], **keywords)
 
 
 def plain(text):
@@ -72,12 +72,12 @@ def trained(tmp_path_factory):
 
 
 def test_train_takes_a_file_and_the_command_line_wins(trained):
-    out, told = trained
+    out, stdout = trained
     record = records.load(out)
     assert (record.config.epochs, record.config.learning_rate, record.config.method) == (1, 0.2, "bn+aon")
-    assert "BN+AON(q=2) seed 0: epoch 1/1" in told
-    assert f"test accuracy {record.last.test_accuracy:.2f} % in the last epoch" in told
-    assert "in epoch 1, the best on the test set" in told
+    assert "BN+AON(q=2) seed 0: epoch 1/1" in stdout
+    assert f"test accuracy {record.last.test_accuracy:.2f} % in the last epoch" in stdout
+    assert "in epoch 1, the best on the test set" in stdout
 
 
 def test_inspect_shows_spectra_and_plain_data(trained):
@@ -165,8 +165,8 @@ FAULTS = {
 
 @pytest.mark.parametrize("fault", ["epochs", "dataset", "inspect"])
 def test_a_fault_is_one_line_on_stderr_and_status_2(fault, tmp_path):
-    words, message = FAULTS[fault]
-    done = aon(*words, cwd=tmp_path)
+    args, message = FAULTS[fault]
+    done = aon(*args, cwd=tmp_path)
     assert done.returncode == 2
     assert done.stdout == ""
     assert done.stderr.count("\n") == 1
@@ -179,16 +179,16 @@ def test_a_fault_is_one_line_on_stderr_and_status_2(fault, tmp_path):
 def test_a_fault_says_what_is_wrong(fault, tmp_path, monkeypatch, capsys):
     from aon.lab.cli.app import main
 
-    words, message = FAULTS[fault]
+    args, message = FAULTS[fault]
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "argv", ["aon", *words])
+    monkeypatch.setattr(sys, "argv", ["aon", *args])
     with pytest.raises(SystemExit, match="2"):
         main()
-    complaint = capsys.readouterr().err
-    assert message in complaint
-    assert complaint.count("\n") == 1
-    assert len(complaint) < 3000
-    assert "unexpected fault" not in complaint
+    stderr = capsys.readouterr().err
+    assert message in stderr
+    assert stderr.count("\n") == 1
+    assert len(stderr) < 3000
+    assert "unexpected fault" not in stderr
     assert list(tmp_path.iterdir()) == []
 
 
@@ -219,9 +219,9 @@ def test_a_fault_in_a_file_of_settings_says_what_is_wrong(fault, tmp_path, monke
     monkeypatch.setattr(sys, "argv", ["aon", "train", "--config", "run.toml"])
     with pytest.raises(SystemExit, match="2"):
         main()
-    complaint = capsys.readouterr().err
-    assert message in complaint
-    assert complaint.count("\n") == 1
+    stderr = capsys.readouterr().err
+    assert message in stderr
+    assert stderr.count("\n") == 1
 
 
 def test_an_unexpected_fault_is_one_line_too(monkeypatch, capsys):
@@ -236,8 +236,8 @@ def test_an_unexpected_fault_is_one_line_too(monkeypatch, capsys):
     monkeypatch.delenv("AON_DEBUG", raising=False)
     with pytest.raises(SystemExit, match="1"):
         cli.main()
-    complaint = capsys.readouterr().err
-    assert complaint == "aon: unexpected fault: ZeroDivisionError: by hand (AON_DEBUG=1 shows where)\n"
+    stderr = capsys.readouterr().err
+    assert stderr == "aon: unexpected fault: ZeroDivisionError: by hand (AON_DEBUG=1 shows where)\n"
 
 
 def test_an_interrupt_that_ends_in_another_error_is_told_as_an_interrupt(monkeypatch, capsys):
@@ -259,8 +259,8 @@ def test_an_interrupt_that_ends_in_another_error_is_told_as_an_interrupt(monkeyp
 
 
 def test_a_word_that_is_no_command_or_option_is_refused():
-    for words in (["trane"], ["train", "--epoch", "3"], ["train", "--epochs", "many"]):
-        done = CliRunner().invoke(app, words)
+    for args in (["trane"], ["train", "--epoch", "3"], ["train", "--epochs", "many"]):
+        done = CliRunner().invoke(app, args)
         assert done.exit_code == 2
         assert "Traceback" not in done.output
 

@@ -20,8 +20,8 @@ COMMANDS = {
 }
 
 
-def run(*words):
-    return CliRunner().invoke(bench_app, list(words), catch_exceptions=False)
+def run(*args):
+    return CliRunner().invoke(bench_app, list(args), catch_exceptions=False)
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -57,11 +57,11 @@ def test_the_tables_go_into_two_documents(tmp_path):
     documents = [tmp_path / "performance.md", tmp_path / "performance_tables.md"]
     for path in documents:
         path.write_text(f"{BEGIN}\n{END}\n")
-    words = ("table", "--in", str(tmp_path / "records"), "--write", str(tmp_path))
-    assert run(*words).output.count("changed") == 2
+    args = ("table", "--in", str(tmp_path / "records"), "--write", str(tmp_path))
+    assert run(*args).output.count("changed") == 2
     assert "| measure | target |" in documents[0].read_text()
     assert "## training step" in documents[1].read_text()
-    assert run(*words).output.count("already holds") == 2
+    assert run(*args).output.count("already holds") == 2
 
 
 @pytest.mark.parametrize(
@@ -80,10 +80,10 @@ def test_the_tables_go_into_two_documents(tmp_path):
         (["draw"], "no benchmark was recorded in results/bench"),
     ],
 )
-def test_bad_words_are_refused_in_one_line(words, message, tmp_path, monkeypatch):
+def test_bad_words_are_refused_in_one_line(args, message, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(LabError, match=message) as caught:
-        run(*words)
+        run(*args)
     assert "\n" not in str(caught.value)
 
 

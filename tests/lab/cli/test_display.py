@@ -88,8 +88,8 @@ def test_a_display_taller_than_the_terminal_leaves_nothing_behind(tmp_path):
     made = screen(console)
     made.begin(tmp_path, [RunConfig(method="bn", epochs=2, seed=seed) for seed in range(40)], 30)
     made.live.refresh()
-    drawn = len(console.file.getvalue())
+    length = len(console.file.getvalue())
     made.end()
-    last = console.file.getvalue()[drawn:]
+    last = console.file.getvalue()[length:]
     assert "BN seed" not in last
     assert "40 waiting" in last

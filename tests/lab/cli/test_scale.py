@@ -14,12 +14,12 @@ TINY = ["--network", "resnet20", "--width", "0.25", "--train-size", "40", "--tes
 RUNS = ["compare", "--methods", "bn,bn+aon", "--seeds", "1", *TINY, "--epochs", "1", "--threads", "1", "--workers", "1"]
 
 
-def invoked(*words):
-    return CliRunner().invoke(app, [str(word) for word in words])
+def invoked(*args):
+    return CliRunner().invoke(app, [str(word) for word in args])
 
 
-def refused(*words):
-    result = invoked(*words)
+def refused(*args):
+    result = invoked(*args)
     assert isinstance(result.exception, LabError), result.output
     assert "\n" not in str(result.exception)
     return str(result.exception)
@@ -50,8 +50,8 @@ def test_shards_merged_are_the_whole_comparison(tmp_path):
         (["--engine", "ray"], "--workers is for the local engine"),
     ],
 )
-def test_what_does_not_go_together_is_refused(tmp_path, words, message):
-    assert message in refused(*RUNS, *words, "--out", tmp_path / "out")
+def test_what_does_not_go_together_is_refused(tmp_path, args, message):
+    assert message in refused(*RUNS, *args, "--out", tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
 
@@ -74,8 +74,8 @@ def test_a_plan_is_shown_and_recorded(tmp_path):
 
 
 @pytest.mark.parametrize("words", [["--workload", "7b"], ["--workload", "imagenet", "--device-flops", "1e14"]])
-def test_large_workloads_are_shown_and_recorded(tmp_path, words):
-    result = invoked("plan", *words, "--out", tmp_path / "plan.json")
+def test_large_workloads_are_shown_and_recorded(tmp_path, args):
+    result = invoked("plan", *args, "--out", tmp_path / "plan.json")
     assert result.exit_code == 0, result.output
     assert json.loads((tmp_path / "plan.json").read_text())["rows"]
 
@@ -93,5 +93,5 @@ def test_large_workloads_are_shown_and_recorded(tmp_path, words):
         (["--workload", "7b", "--out", "/dev/null/a/b.json"], "cannot write /dev/null/a/b.json: Not a directory"),
     ],
 )
-def test_bad_plans_are_refused(words, message):
-    assert message in refused("plan", *words)
+def test_bad_plans_are_refused(args, message):
+    assert message in refused("plan", *args)

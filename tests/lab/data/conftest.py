@@ -32,7 +32,7 @@ class Site:
     answers: list[int] = field(default_factory=list)  # status codes of the next answers
     shift: int = 0  # how far beyond what was asked for parts begin
     stall: threading.Event | None = None  # wait for it before breaking off
-    asked: list[str | None] = field(default_factory=list)  # the Range header of each request
+    range_headers: list[str | None] = field(default_factory=list)  # the Range header of each request
     url: str = ""
 
 
@@ -40,7 +40,7 @@ def handler(site: Site) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             wanted = self.headers.get("Range")
-            site.asked.append(wanted)
+            site.range_headers.append(wanted)
             if site.answers and (code := site.answers.pop(0)) != 200:
                 self.send_error(code)
                 return

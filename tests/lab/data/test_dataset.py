@@ -23,9 +23,9 @@ def dataset(labels, size=(4, 4), **changed):
 
 def test_images_are_drawn_by_seed_and_stay_in_their_order():
     data = dataset(list(range(3)) * 20)
-    drawn = [data.split(6, seed=seed).x_train[:, 0, 0, 0].tolist() for seed in (0, 0, 1)]
-    assert drawn[0] == drawn[1] == sorted(drawn[0])
-    assert drawn[0] != drawn[2]
+    chosen = [data.split(6, seed=seed).x_train[:, 0, 0, 0].tolist() for seed in (0, 0, 1)]
+    assert chosen[0] == chosen[1] == sorted(chosen[0])
+    assert chosen[0] != chosen[2]
 
 
 @pytest.mark.parametrize("n", [1, 2, 3, 7, 10, 17])

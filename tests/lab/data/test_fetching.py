@@ -21,19 +21,19 @@ def names(folder):
 
 def test_the_archive_is_downloaded_unpacked_and_removed(site, small_cifar100, tmp_path):
     site.files[small_cifar100.source.archive] = small_cifar100.archive
-    told = []
-    status = data.fetch("cifar100", tmp_path / "new", site=site.url, progress=lambda *step: told.append(step))
+    calls = []
+    status = data.fetch("cifar100", tmp_path / "new", site=site.url, progress=lambda *step: calls.append(step))
     assert (status.state, status.usable) == ("good", True)
     assert names(tmp_path / "new") == ["cifar-100-binary"]
     assert names(tmp_path / "new" / "cifar-100-binary") == ["test.bin", "train.bin"]
     assert len(data.load("cifar100", tmp_path / "new").y_train) == 20
-    assert {what for what, _, _ in told} == {"cifar-100-binary.tar.gz", "unpacking cifar-100-binary.tar.gz"}
+    assert {what for what, _, _ in calls} == {"cifar-100-binary.tar.gz", "unpacking cifar-100-binary.tar.gz"}
 
 
 def test_what_is_there_is_not_fetched_again(site, small_cifar100, tmp_path):
     small_cifar100.write(tmp_path)
     assert data.fetch("cifar100", tmp_path, site=site.url).state == "good"
-    assert site.asked == []
+    assert site.range_headers == []
 
 
 @pytest.mark.parametrize("fault", ["damaged", "missing"])
@@ -51,7 +51,7 @@ def test_a_faulty_copy_is_mended(site, small_cifar10, tmp_path, fault):
 def test_an_archive_that_lies_there_is_used_and_kept(site, small_cifar100, tmp_path):
     (tmp_path / small_cifar100.source.archive).write_bytes(small_cifar100.archive)
     assert data.fetch("cifar100", tmp_path, site=site.url).state == "good"
-    assert site.asked == []
+    assert site.range_headers == []
     assert names(tmp_path) == ["cifar-100-binary", "cifar-100-binary.tar.gz"]
 
 
@@ -62,7 +62,7 @@ def test_a_broken_download_goes_on_in_the_next_call(site, small_cifar100, tmp_pa
         data.fetch("cifar100", tmp_path, site=site.url)
     site.ranges = True
     assert data.fetch("cifar100", tmp_path, site=site.url).state == "good"
-    assert site.asked[-1] == "bytes=50000-"
+    assert site.range_headers[-1] == "bytes=50000-"
 
 
 def test_cifar100_without_its_site_gets_advice(tmp_path):

@@ -37,12 +37,12 @@ def small_package(small_cifar10, tmp_path, monkeypatch):
 
 
 def test_the_official_files_are_rebuilt(small_package, small_cifar10, tmp_path):
-    told = []
-    npm.rebuild_cifar10(tmp_path / "root" / "out", progress=lambda *step: told.append(step))
+    calls = []
+    npm.rebuild_cifar10(tmp_path / "root" / "out", progress=lambda *step: calls.append(step))
     for name, content in small_cifar10.files.items():
         assert (tmp_path / "root" / "out" / name).read_bytes() == content
     assert [path.name for path in (tmp_path / "root").iterdir()] == ["out"]
-    assert told[-1] == ("rebuilding the official files", 6 * N * 3073, 6 * N * 3073)
+    assert calls[-1] == ("rebuilding the official files", 6 * N * 3073, 6 * N * 3073)
 
 
 def test_other_images_are_refused_by_their_md5(small_package, tmp_path):

@@ -189,13 +189,13 @@ def test_ctrl_c_saves_every_run_says_how_to_continue_and_the_same_command_does(t
     with started(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         wait_until(lambda: len(list(out.glob(f"runs/*/{checkpoints.CHECKPOINT}"))) == 2, process)
         process.send_signal(signal.SIGINT)
-        told, complaint = process.communicate(timeout=PATIENCE)
+        stdout, stderr = process.communicate(timeout=PATIENCE)
     assert process.returncode == 130
-    assert "Traceback" not in complaint
-    assert "stopped; 0 runs are done, 2 are not" in complaint
-    assert "continue with: aon compare --methods bn,bn+aon" in complaint
+    assert "Traceback" not in stderr
+    assert "stopped; 0 runs are done, 2 are not" in stderr
+    assert "continue with: aon compare --methods bn,bn+aon" in stderr
     assert {record.status for record in records.load_all(out)} == {"interrupted"}
-    assert "saves itself" in told
+    assert "saves itself" in stdout
 
     with started(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         wait_until(lambda: all(record.status == "running" for record in records.load_all(out)), process)

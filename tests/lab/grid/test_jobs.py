@@ -12,7 +12,7 @@ CONFIG = RunConfig(
 )
 
 
-def told(tmp_path: Path, stop=lambda: False, error=None, **changes):
+def events_of(tmp_path: Path, stop=lambda: False, error=None, **changes):
     events = []
     job = Job.of(CONFIG.but(**changes), tmp_path / "run", None)
     if error is None:
@@ -24,16 +24,16 @@ def told(tmp_path: Path, stop=lambda: False, error=None, **changes):
 
 
 def test_a_run_that_is_done(tmp_path):
-    first, *epochs, last = told(tmp_path)
+    first, *epochs, last = events_of(tmp_path)
     assert (first, last) == (Began(), Ended("done"))
     assert [(type(event), event.epoch) for event in epochs] == [(EpochDone, 1), (EpochDone, 2)]
 
 
 def test_a_run_that_is_stopped(tmp_path):
-    assert told(tmp_path, lambda: True, StoppedError) == [Began(), Ended("interrupted")]
+    assert events_of(tmp_path, lambda: True, StoppedError) == [Began(), Ended("interrupted")]
 
 
 def test_a_run_that_fails(tmp_path):
-    *_, last = told(tmp_path, error=RunError, learning_rate=1e30)
+    *_, last = events_of(tmp_path, error=RunError, learning_rate=1e30)
     assert last.status == "failed"
     assert "not finite" in last.error

@@ -23,10 +23,10 @@ def test_figure_1_has_training_solid_and_validation_dashed_for_every_order():
     rows = {row.method: row for row in results.rows}
     for axes, dashes, field in zip(figure.axes, ("-", "--"), ("train_accuracy", "val_accuracy"), strict=True):
         assert {line.get_linestyle() for line in axes.get_lines()} == {dashes}
-        drawn = {line.get_color(): list(line.get_ydata()) for line in axes.get_lines()}
+        lines = {line.get_color(): list(line.get_ydata()) for line in axes.get_lines()}
         for name in names:
             best = rows[name].best_run
-            assert drawn[styles(results)[name].colour] == [getattr(epoch, field) for epoch in best.epochs]
+            assert lines[styles(results)[name].colour] == [getattr(epoch, field) for epoch in best.epochs]
 
 
 def test_figure_1_needs_two_orders():

@@ -91,10 +91,10 @@ def test_the_sign_flip_test_is_scipys_permutation_test(hundredths):
 
 def test_the_sign_flip_test_beyond_the_exact_size_is_near_and_always_the_same():
     gaps = list(np.random.default_rng(1).normal(0.4, 1.0, EXACT_PAIRS))
-    exact, drawn = sign_flip(gaps), sign_flip([*gaps, 0.0])  # a difference of zero has no sign to flip
+    exact, sampled = sign_flip(gaps), sign_flip([*gaps, 0.0])  # a difference of zero has no sign to flip
     error = math.sqrt(exact * (1 - exact) / DRAWS)
-    assert abs(drawn - exact) < 5 * error
-    assert drawn == sign_flip([*gaps, 0.0])
+    assert abs(sampled - exact) < 5 * error
+    assert sampled == sign_flip([*gaps, 0.0])
     assert sign_flip([]) is None
 
 

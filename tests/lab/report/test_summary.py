@@ -28,8 +28,8 @@ def scored(run, val, test):
 def test_one_row_for_each_method_the_base_first_then_as_asked():
     records = factory.comparison(("bn+aon", "bn", "bn+orth"))
     assert rows(records)[0].label == "BN"
-    asked = rows(records, [factory.canonical("bn+orth"), factory.canonical("bn+aon")])
-    assert [row.label for row in asked] == ["BN", "BN+orthonormal", "BN+AON(q=2)"]
+    ordered = rows(records, [factory.canonical("bn+orth"), factory.canonical("bn+aon")])
+    assert [row.label for row in ordered] == ["BN", "BN+orthonormal", "BN+AON(q=2)"]
 
 
 @pytest.mark.parametrize("settings", [{}, VALID], ids=["test", "validation"])
@@ -62,8 +62,8 @@ def test_without_bn_the_first_method_is_the_base():
     results = summarise_runs(factory.comparison(("bn+orth", "bn+aon")))
     assert results.base == "BN+orthonormal"
     assert results.rows[1].gain["last"].p is not None
-    asked = summarise_runs(factory.comparison(("bn+orth", "bn+aon")), order=["bn+aon", "bn+orth"])
-    assert asked.base == "BN+AON(q=2)"
+    ordered = summarise_runs(factory.comparison(("bn+orth", "bn+aon")), order=["bn+aon", "bn+orth"])
+    assert ordered.base == "BN+AON(q=2)"
 
 
 def test_any_method_can_be_the_base():

@@ -116,17 +116,17 @@ WORDS = [word for name, value in SETTINGS.items() for word in (f"--{name.replace
 
 def test_a_killed_rank_costs_only_time(tmp_path):
     """torchrun starts all ranks again; the record and the weights are those of two ranks that lived, bit for bit."""
-    words = ["train", "--method", "bn+aon", *WORDS, "--epochs", "12"]
-    done = torchrun.command(2, [*words, "--out", str(tmp_path / "whole")])
+    args = ["train", "--method", "bn+aon", *WORDS, "--epochs", "12"]
+    done = torchrun.command(2, [*args, "--out", str(tmp_path / "whole")])
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("BN+AON(q=2): test accuracy") == 1
     out = tmp_path / "killed"
-    with torchrun.start(2, [*words, "--out", str(out)], "--max-restarts=2") as process:
+    with torchrun.start(2, [*args, "--out", str(out)], "--max-restarts=2") as process:
         wait_until((out / checkpoints.CHECKPOINT).exists, process)
         os.kill(torchrun.pid_of(process.pid, rank=1), signal.SIGKILL)
-        _, complaint = process.communicate(timeout=PATIENCE)
-    assert process.returncode == 0, complaint
-    assert "Traceback (most recent" not in complaint
+        _, stderr = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 0, stderr
+    assert "Traceback (most recent" not in stderr
     whole, killed = (records.load(tmp_path / name) for name in ("whole", "killed"))
     assert killed.without_times() == whole.without_times()
     weights = [(tmp_path / name / checkpoints.LAST).read_bytes() for name in ("whole", "killed")]
@@ -134,8 +134,8 @@ def test_a_killed_rank_costs_only_time(tmp_path):
 
 
 def test_what_cannot_be_is_told_once_in_one_line(tmp_path):
-    words = ["train", "--method", "bn", *WORDS, "--out", str(tmp_path / "out")]
-    refused = torchrun.command(2, [*words, "--sync-bn"])
+    args = ["train", "--method", "bn", *WORDS, "--out", str(tmp_path / "out")]
+    refused = torchrun.command(2, [*args, "--sync-bn"])
     assert refused.returncode != 0
     assert refused.stderr.count("aon: ") == 1
     assert "sync_bn = True: torch's SyncBatchNorm needs CUDA" in refused.stderr

@@ -219,9 +219,9 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_it_is_used(tmp_path, w
     content = bytearray(path.read_bytes())
     content[len(content) // 2] ^= 4
     path.write_bytes(content)
-    told = []
-    run(RICH, tmp_path / "cut", watch=Watch(notice=told.append))
-    (notice,) = told
+    seen = []
+    run(RICH, tmp_path / "cut", watch=Watch(notice=seen.append))
+    (notice,) = seen
     assert "checkpoint.pt is damaged: it differs from its checksum; the run continues from the checkpoint" in notice
     same_bits(whole, tmp_path / "cut")
 
@@ -310,11 +310,11 @@ def test_spectra_now_and_then(tmp_path):
 
 
 def test_progress_is_told(tmp_path):
-    told = []
-    run(TINY.but(epochs=1), tmp_path, watch=Watch(progress=told.append, every=0.0))
-    assert [now.step for now in told] == [1, 2, 3, 3, 3]
-    assert {(now.epoch, now.epochs, now.steps) for now in told} == {(1, 1, 3)}
-    assert all(now.speed > 0 for now in told)
+    seen = []
+    run(TINY.but(epochs=1), tmp_path, watch=Watch(progress=seen.append, every=0.0))
+    assert [now.step for now in seen] == [1, 2, 3, 3, 3]
+    assert {(now.epoch, now.epochs, now.steps) for now in seen} == {(1, 1, 3)}
+    assert all(now.speed > 0 for now in seen)
 
 
 def test_a_penalty_is_recorded(tmp_path):

@@ -30,15 +30,15 @@ def script(folder: Path, ranks: int, body: str, cases: object) -> None:
     assert done.stdout.count("done") == ranks
 
 
-def start(ranks: int, words: list[str], *options: str) -> "AbstractContextManager[subprocess.Popen[str]]":
+def start(ranks: int, args: list[str], *options: str) -> "AbstractContextManager[subprocess.Popen[str]]":
     """`aon ...` on so many ranks, until the context ends."""
-    command = [*launcher(ranks, *options), "-m", "aon.lab", *words]
+    command = [*launcher(ranks, *options), "-m", "aon.lab", *args]
     return started(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={**os.environ, **ENVIRONMENT})
 
 
-def command(ranks: int, words: list[str]) -> "subprocess.CompletedProcess[str]":
+def command(ranks: int, args: list[str]) -> "subprocess.CompletedProcess[str]":
     """`aon ...` on so many ranks, to its end."""
-    return completed([*launcher(ranks), "-m", "aon.lab", *words], env={**os.environ, **ENVIRONMENT})
+    return completed([*launcher(ranks), "-m", "aon.lab", *args], env={**os.environ, **ENVIRONMENT})
 
 
 def pid_of(parent: int, rank: int) -> int:

@@ -75,7 +75,7 @@ def measure(
     plan: Plan,
     *,
     may_fail: Collection[str] = (),
-    tell: Callable[[str], None] = lambda _: None,
+    notify: Callable[[str], None] = lambda _: None,
     wait: Callable[[], None] = lambda: None,
 ) -> Measured:
     """Time the variants in turns.
@@ -84,7 +84,7 @@ def measure(
         variants: What to call, by name. A call that returns a float tells its own seconds: an estimate of the whole.
         plan: How often.
         may_fail: Variants whose failure while they warm up is noted instead of raised: other people's code.
-        tell: Told what is being done.
+        notify: Called with a line for each thing that is being done.
         wait: Called before a clock is read; waits for a device that works on its own.
 
     Example:
@@ -95,7 +95,7 @@ def measure(
     timer = _Timer(plan, wait)
     measured = Measured()
     for name, run in variants.items():
-        tell(f"warming up {name}")
+        notify(f"warming up {name}")
         try:
             measured.calls[name] = timer.warm_up(name, run)
             measured.seconds[name] = []
@@ -104,7 +104,7 @@ def measure(
                 raise
             measured.failed[name] = " ".join(f"{type(error).__name__}: {error}".split())[:200]
     for number in range(plan.rounds):
-        tell(f"round {number + 1} of {plan.rounds}")
+        notify(f"round {number + 1} of {plan.rounds}")
         gc.collect()  # between the times, since it is off while they are taken
         for name in turn(list(measured.seconds), number):
             measured.seconds[name].append(timer.take(name, variants[name], measured.calls[name]))
@@ -174,11 +174,11 @@ class _Timer:
         gc.disable()
         try:
             began, wall = self.clock(), time.perf_counter()
-            told = [run() for _ in range(calls)]
+            results = [run() for _ in range(calls)]
             self.wait()
             seconds = self.clock() - began
-            if told and isinstance(told[0], float):
-                seconds = sum(cast(list[float], told))
+            if results and isinstance(results[0], float):
+                seconds = sum(cast(list[float], results))
         finally:
             gc.enable()
         self.spent[name] = self.spent.get(name, 0.0) + time.perf_counter() - wall

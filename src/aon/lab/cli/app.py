@@ -15,7 +15,7 @@ from rich.text import Text
 
 from aon.lab.cli.bench import bench_app
 from aon.lab.cli.flags import with_settings
-from aon.lab.errors import LabError, StoppedError, ToldError
+from aon.lab.errors import LabError, ReportedError, StoppedError
 from aon.lab.system.shown import printable, shortened, shown
 from aon.lab.system.signals import noted_interrupts
 
@@ -90,12 +90,12 @@ def compare(
     The same command continues an interrupted comparison; more seeds or methods can be added later.
     Presets: quick, table1, table2, table3 (as in the paper) and table1-small, table2-small, table3-small (reduced).
     """
-    from aon.lab.cli.commands import How, compare_all
+    from aon.lab.cli.commands import Execution, compare_all
 
     given = {**settings, "preset": preset, "methods": methods, "seeds": seeds, "name": name}
     given |= {"vary": vary or None, "base": base}
-    how = How(workers, shard, engine, address, cpus_per_run, gpus_per_run)
-    compare_all(_console(), given, config, root, out, how, ["aon", *sys.argv[1:]])
+    execution = Execution(workers, shard, engine, address, cpus_per_run, gpus_per_run)
+    compare_all(_console(), given, config, root, out, execution, ["aon", *sys.argv[1:]])
 
 
 @app.command(epilog="Example: `aon plan --preset table1,table2,table3 --device-flops 312e12 --devices 8 --price 2.5`")
@@ -121,12 +121,12 @@ def plan(
     **settings: Any,
 ) -> None:
     """Predict time, memory and cost of a comparison from short measured runs or from counted operations."""
-    from aon.lab.cli.plan import Wishes, plan_all
+    from aon.lab.cli.plan import PlanOptions, plan_all
     from aon.lab.planning.prediction import Device
 
     given = {**settings, "preset": preset, "methods": methods, "seeds": seeds}
-    wishes = Wishes(Device(device_flops, efficiency, price, devices), workload, clock, verify=verify)
-    plan_all(_console(), given, config, root, wishes, out)
+    options = PlanOptions(Device(device_flops, efficiency, price, devices), workload, clock, verify=verify)
+    plan_all(_console(), given, config, root, options, out)
 
 
 @app.command(epilog="Example: `aon merge shard-1 shard-2 --out results/all`")
@@ -233,7 +233,7 @@ def main() -> None:
     """Run the command line; errors are printed in one line, without a traceback."""
     with noted_interrupts() as interrupted:
         try:
-            _check_words(sys.argv[1:])
+            _check_encoding(sys.argv[1:])
             status = app(standalone_mode=False)
         except StoppedError as stopped:
             _end(f"{stopped}\naon: continue with: {shlex.join(['aon', *sys.argv[1:]])}", 130)
@@ -250,7 +250,7 @@ def _explain(error: BaseException) -> NoReturn:
         _end("stopped at once", 130)
     except _USAGE as usage:
         _end(f"{usage.format_message()} ({_help(usage)})", 2)
-    except ToldError:
+    except ReportedError:
         _leave(2)
     except LabError as fault:
         _end(str(fault), 2)
@@ -269,16 +269,16 @@ def _help(error: Any) -> str:
     return f"see {error.ctx.command_path if error.ctx else 'aon'} --help"
 
 
-def _check_words(words: list[str]) -> None:
-    for word in words:
-        if not word.isascii() and printable(word) != word:
-            raise LabError(f"{shown(word)} is not text in UTF-8")
+def _check_encoding(args: list[str]) -> None:
+    for arg in args:
+        if not arg.isascii() and printable(arg) != arg:
+            raise LabError(f"{shown(arg)} is not text in UTF-8")
 
 
 def _end(message: str, status: int) -> NoReturn:
-    complaint = Console(stderr=True, highlight=False)
+    stderr = Console(stderr=True, highlight=False)
     lines = [shortened(line) for line in f"aon: {message}".split("\naon: ")]
-    complaint.print(Text("\naon: ".join(lines)), soft_wrap=True)
+    stderr.print(Text("\naon: ".join(lines)), soft_wrap=True)
     _leave(status)
 
 

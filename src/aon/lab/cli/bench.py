@@ -64,7 +64,9 @@ def step(
 
     subject, plan = session.subject(network, width, batch, device, threads), session.plan(rounds, warm_up, clock)
     name = f"step-{session.slug(network, width)}-{batch}{'-compiled' if compiled else ''}"
-    session.run(name, out, lambda tell: bench_step(subject, methods, plan, compiled=compiled, plain=plain, tell=tell))
+    session.run(
+        name, out, lambda notify: bench_step(subject, methods, plan, compiled=compiled, plain=plain, notify=notify)
+    )
 
 
 @bench_app.command("map", epilog="Example: `aon bench map --variants 'aon*,torch-spectral-norm,polar-svd'`")
@@ -87,7 +89,7 @@ def weight_map(
 
     subject, plan = session.subject(network, width, 1, device, threads), session.plan(rounds, warm_up, clock, limit)
     name = f"map-{session.slug(network, width)}"
-    session.run(name, out, lambda tell: bench_map(subject, plan, variants=variants, slow=slow, tell=tell))
+    session.run(name, out, lambda notify: bench_map(subject, plan, variants=variants, slow=slow, notify=notify))
 
 
 @bench_app.command("eval", epilog="Example: `aon bench eval --batch 32`")
@@ -109,7 +111,7 @@ def evaluation(
 
     subject, plan = session.subject(network, width, batch, device, threads), session.plan(rounds, warm_up, clock)
     name = f"eval-{session.slug(network, width)}-{batch}"
-    session.run(name, out, lambda tell: bench_eval(subject, method, plan, tell=tell))
+    session.run(name, out, lambda notify: bench_eval(subject, method, plan, notify=notify))
 
 
 @bench_app.command(epilog="Example: `aon bench accumulate --micro-batches 8 --batch 16`")
@@ -132,7 +134,7 @@ def accumulate(
 
     subject, plan = session.subject(network, width, batch, device, threads), session.plan(rounds, warm_up, clock)
     name = f"accumulate-{session.slug(network, width)}-{micro_batches}x{batch}"
-    session.run(name, out, lambda tell: bench_accumulate(subject, micro_batches, method, plan, tell=tell))
+    session.run(name, out, lambda notify: bench_accumulate(subject, micro_batches, method, plan, notify=notify))
 
 
 @bench_app.command(epilog="Example: `aon bench scale --widths 0.25,0.5,1 --batches ''`")
@@ -158,7 +160,7 @@ def scale(
     given = (widths, float, "widths"), (orders, int, "orders"), (depths, int, "depths"), (batches, int, "batches")
     sweep = Sweep(*(session.sizes(*each) for each in given))  # type: ignore[arg-type]
     name = f"scale-{session.slug(network, width)}"
-    session.run(name, out, lambda tell: bench_scale(subject, sweep, plan, tell=tell))
+    session.run(name, out, lambda notify: bench_scale(subject, sweep, plan, notify=notify))
 
 
 @bench_app.command(epilog="Example: `aon bench memory --batch 256 --methods bn,bn+aon,bn+orth`")
@@ -177,7 +179,7 @@ def memory(
 
     subject = session.subject(network, width, batch, "cpu", threads)
     name = f"memory-{session.slug(network, width)}-{batch}"
-    session.run(name, out, lambda tell: bench_memory(subject, methods, resident=resident, tell=tell))
+    session.run(name, out, lambda notify: bench_memory(subject, methods, resident=resident, notify=notify))
 
 
 @bench_app.command(epilog="Example: `aon bench train --network resnet20 --batch 128`")
@@ -203,7 +205,7 @@ def train(
     given |= {"train_size": train_size, "test_size": 100, "device": device, "threads": session.use_threads(threads)}
     config = make(given)
     name = f"train-{session.slug(network, width)}-{batch}"
-    session.run(name, out, lambda tell: bench_train(config, rounds=rounds, workers=workers, tell=tell))
+    session.run(name, out, lambda notify: bench_train(config, rounds=rounds, workers=workers, notify=notify))
 
 
 @bench_app.command(epilog="Example: `aon bench tried --rounds 5`")
@@ -216,7 +218,7 @@ def tried(
 
     plan = session.plan(rounds, warm_up, clock)
     session.use_threads(threads)
-    session.run("tried", out, lambda tell: bench_tried(plan, tell=tell))
+    session.run("tried", out, lambda notify: bench_tried(plan, notify=notify))
 
 
 @bench_app.command(epilog="Example: `aon bench draw results/bench/map-vgg16-iternorm.json --out docs/figures`")

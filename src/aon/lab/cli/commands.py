@@ -64,12 +64,12 @@ def _train(console: Console, job: Job, ranks: Ranks) -> records.Record:
     """Do a run; rank 0 shows it."""
     config = RunConfig.model_validate(job.config)
     screen, name = display.screen(console), config.run_id()
-    tell = partial(screen.event, name) if ranks.first else _ignore
+    emit = partial(screen.event, name) if ranks.first else _ignore
     if ranks.first:
         screen.begin(Path(job.folder), [config], 1)
     try:
         with stop_requests(insist=ranks.world == 1) as stop:
-            return perform(job, tell, stop.is_set, ranks)
+            return perform(job, emit, stop.is_set, ranks)
     finally:
         if ranks.first:
             screen.end()
@@ -90,7 +90,7 @@ def _result(record: records.Record, folder: Path) -> str:
 
 
 @dataclass(frozen=True)
-class How:
+class Execution:
     """How the runs of a comparison are done: which part of them, by which engine, with what of its resources."""
 
     workers: int | None = None
@@ -107,7 +107,7 @@ def compare_all(
     file: Path | None,
     root: Path | None,
     out: Path | None,
-    how: How,
+    execution: Execution,
     command: Sequence[str],
 ) -> None:
     """`aon compare`: do all runs that are not done, then make the report.
@@ -118,7 +118,7 @@ def compare_all(
         file: A TOML file of settings.
         root: Where datasets are kept.
         out: The comparison directory.
-        how: How the runs are done.
+        execution: How the runs are done.
         command: What was typed.
 
     Raises:
@@ -128,13 +128,13 @@ def compare_all(
     if launched():
         raise LabError("aon compare starts its own processes; without torchrun, or with --shard or --engine ray")
     plan = plan_comparison(given, file, out)
-    shard = Shard.parse(how.shard) if how.shard else Shard()
-    part = f"-shard-{shard.index}-of-{shard.count}" if how.shard else ""
+    shard = Shard.parse(execution.shard) if execution.shard else Shard()
+    part = f"-shard-{shard.index}-of-{shard.count}" if execution.shard else ""
     out = out or RESULTS / f"{plan.preset or DEFAULT}{part}"
-    screen, engine = display.screen(console), _engine(how)
+    screen, engine = display.screen(console), _engine(execution)
     try:
         outcome = grid.compare(
-            plan, out, screen, engine=engine, workers=how.workers, shard=shard, root=root, command=command
+            plan, out, screen, engine=engine, workers=execution.workers, shard=shard, root=root, command=command
         )
     except KeyboardInterrupt:
         raise StoppedError("stopped at once; every run continues from its last checkpoint") from None
@@ -147,17 +147,21 @@ def compare_all(
         raise RunError(f"{len(outcome.failed)} of {len(outcome.failed) + len(outcome.done)} runs failed: {reasons}")
 
 
-def _engine(how: How) -> Engine | None:
-    """The engine that was asked for; None for processes of this machine."""
-    if how.engine not in ENGINES:
-        raise unknown("engine", how.engine, ENGINES)
-    ours = {"--address": how.address, "--cpus-per-run": how.cpus_per_run, "--gpus-per-run": how.gpus_per_run}
+def _engine(execution: Execution) -> Engine | None:
+    """The engine that was chosen; None for processes of this machine."""
+    if execution.engine not in ENGINES:
+        raise unknown("engine", execution.engine, ENGINES)
+    ours = {
+        "--address": execution.address,
+        "--cpus-per-run": execution.cpus_per_run,
+        "--gpus-per-run": execution.gpus_per_run,
+    }
     given = [name for name, value in ours.items() if value is not None]
-    if how.engine == "local":
+    if execution.engine == "local":
         if given:
             raise LabError(f"{given[0]} is for --engine ray; the local engine has --workers and --threads")
         return None
-    if how.workers is not None:
+    if execution.workers is not None:
         raise LabError("--workers is for the local engine; Ray does as many runs at a time as the cluster has room for")
     try:
         from aon.lab.grid.engines.ray_cluster import RayEngine
@@ -165,14 +169,16 @@ def _engine(how: How) -> Engine | None:
         raise LabError(
             f"--engine ray needs the package {error.name}; install it with: pip install 'aon[ray]'"
         ) from None
-    return RayEngine(how.address, 1 if how.cpus_per_run is None else how.cpus_per_run, how.gpus_per_run)
+    return RayEngine(
+        execution.address, 1 if execution.cpus_per_run is None else execution.cpus_per_run, execution.gpus_per_run
+    )
 
 
 def merge_all(console: Console, folders: Sequence[Path], out: Path) -> None:
     """`aon merge`: join comparison directories and make the report.
 
     Args:
-        console: Where words go.
+        console: Where output goes.
         folders: The directories.
         out: Where they go.
 

@@ -108,8 +108,8 @@ class LiveScreen:
         grid = Table.grid(padding=(0, 2))
         for line in self._shown():
             grid.add_row(*_cells(line))
-        words = "stopping: every run saves itself (Ctrl-C once more to stop at once)"
-        last = words if self.is_stopping else f"{self.board.summary()} (Ctrl-C stops; the same command continues)"
+        message = "stopping: every run saves itself (Ctrl-C once more to stop at once)"
+        last = message if self.is_stopping else f"{self.board.summary()} (Ctrl-C stops; the same command continues)"
         parts: list[RenderableType] = [grid, Text(last, style="dim")]
         return Group(*parts, *([self.table] if self.table is not None else []))
 

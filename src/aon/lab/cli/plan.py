@@ -26,8 +26,8 @@ WORKLOADS = ("imagenet", "7b")
 
 
 @dataclass(frozen=True)
-class Wishes:
-    """What is wanted of a prediction beside the comparison itself."""
+class PlanOptions:
+    """Options of a prediction, apart from the comparison itself."""
 
     device: Device
     workload: str | None = None
@@ -37,33 +37,38 @@ class Wishes:
 
 
 def plan_all(
-    console: Console, given: Mapping[str, Any], file: Path | None, root: Path | None, wishes: Wishes, out: Path | None
+    console: Console,
+    given: Mapping[str, Any],
+    file: Path | None,
+    root: Path | None,
+    options: PlanOptions,
+    out: Path | None,
 ) -> None:
-    """`aon plan`: say what comparisons will take, before they are begun.
+    """`aon plan`: predict time, memory and cost of comparisons.
 
     Args:
-        console: Where words go.
+        console: Where output goes.
         given: Settings from the command line; `preset` may name several, separated by commas.
         file: A TOML file of settings.
         root: Where datasets are kept.
-        wishes: Device, clock, and what else is wanted.
+        options: Device, clock and further options.
         out: The record to write, if any.
 
     Raises:
         LabError: on bad settings.
     """
-    if wishes.verify and wishes.device.flops:
+    if options.verify and options.device.flops:
         raise LabError("--verify measures this machine; leave --device-flops out")
-    if wishes.workload is not None:
-        _check_alone(wishes, {**given, "config": file})
-        return _plan_workload(console, wishes, out)
+    if options.workload is not None:
+        _check_alone(options, {**given, "config": file})
+        return _plan_workload(console, options, out)
     plans = [plan_comparison({**given, "preset": name}, file) for name in _presets(given.get("preset"))]
-    parts = [_one(console, plan, wishes, root) for plan in plans]
+    parts = [_one(console, plan, options, root) for plan in plans]
     if len(plans) > 1:
         _show_total(console, [prediction for prediction, _ in parts])
     if out is not None:
         entries = [_entry(plan, *part) for plan, part in zip(plans, parts, strict=True)]
-        _write(out, {"clock": wishes.clock, "comparisons": entries}, console)
+        _write(out, {"clock": options.clock, "comparisons": entries}, console)
     return None
 
 
@@ -77,24 +82,24 @@ def _presets(given: str | None) -> list[str | None]:
     return [*names]
 
 
-def _check_alone(wishes: Wishes, given: Mapping[str, Any]) -> None:
+def _check_alone(options: PlanOptions, given: Mapping[str, Any]) -> None:
     """A workload has settings of its own."""
-    others = [name for name, value in {**given, "verify": wishes.verify or None}.items() if value is not None]
+    others = [name for name, value in {**given, "verify": options.verify or None}.items() if value is not None]
     if others:
-        raise LabError(f"--workload {wishes.workload} goes without --{others[0].replace('_', '-')}")
+        raise LabError(f"--workload {options.workload} goes without --{others[0].replace('_', '-')}")
 
 
-def _one(console: Console, plan: Plan, wishes: Wishes, root: Path | None) -> tuple[Prediction, float | None]:
-    def tell(text: str) -> None:
+def _one(console: Console, plan: Plan, options: PlanOptions, root: Path | None) -> tuple[Prediction, float | None]:
+    def notify(text: str) -> None:
         console.print(Text(text, style="dim"), soft_wrap=True)
 
-    prediction = predict(plan, wishes.device, root=root, clock=wishes.clock, steps=wishes.steps, tell=tell)
+    prediction = predict(plan, options.device, root=root, clock=options.clock, steps=options.steps, notify=notify)
     _show(console, plan, prediction)
-    if not wishes.verify:
+    if not options.verify:
         return prediction, None
-    measured = measure(plan, root=root, clock=wishes.clock)
+    measured = measure(plan, root=root, clock=options.clock)
     off = 100 * (prediction.device_seconds / measured - 1)
-    _say(console, f"measured: {measured:.1f} s ({wishes.clock}); the prediction is off by {off:+.1f} %")
+    _say(console, f"measured: {measured:.1f} s ({options.clock}); the prediction is off by {off:+.1f} %")
     return prediction, measured
 
 
@@ -137,20 +142,20 @@ def _show_total(console: Console, predictions: Sequence[Prediction]) -> None:
     _say(console, f"all together: {_total(Prediction(rows, predictions[0].device))}")
 
 
-def _plan_workload(console: Console, wishes: Wishes, out: Path | None) -> None:
-    if wishes.workload not in WORKLOADS:
-        raise unknown("workload", str(wishes.workload), WORKLOADS)
-    if wishes.workload == "imagenet":
-        if wishes.device.flops is None:
+def _plan_workload(console: Console, options: PlanOptions, out: Path | None) -> None:
+    if options.workload not in WORKLOADS:
+        raise unknown("workload", str(options.workload), WORKLOADS)
+    if options.workload == "imagenet":
+        if options.device.flops is None:
             raise LabError("--workload imagenet needs --device-flops, such as 312e12 for an A100 with bf16")
-        rows: list[Any] = [large.imagenet(wishes.device, batch=batch) for batch in (256, 1024, 4096)]
-        _show_imagenet(console, rows, wishes.device)
+        rows: list[Any] = [large.imagenet(options.device, batch=batch) for batch in (256, 1024, 4096)]
+        _show_imagenet(console, rows, options.device)
     else:
         rows = large.transformer()
         _show_transformer(console, rows)
     if out is not None:
         _write(
-            out, {"workload": wishes.workload, "device": asdict(wishes.device), "rows": [*map(asdict, rows)]}, console
+            out, {"workload": options.workload, "device": asdict(options.device), "rows": [*map(asdict, rows)]}, console
         )
 
 

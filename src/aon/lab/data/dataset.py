@@ -82,8 +82,8 @@ class Dataset:
         x_test, y_test = _first(self.x_test, self.y_test, n_test, f"test images of {self.name}")
         if wanted == total:
             return replace(self, x_test=x_test, y_test=y_test)
-        drawn = _in_classes(self.y_train, seed)
-        train, rest = drawn[:wanted].sort().values, drawn[wanted : wanted + held_out].sort().values
+        order = _in_classes(self.y_train, seed)
+        train, rest = order[:wanted].sort().values, order[wanted : wanted + held_out].sort().values
         return replace(
             self,
             x_train=self.x_train[train],
@@ -119,8 +119,8 @@ def check_size(size: int, path: Path) -> None:
     Raises:
         LabError: if that is more than the environment variable AON_MAX_DATA_GIB allows, 4 if it is not set.
     """
-    told = os.environ.get(MOST_DATA, "")
-    most = float(told) if re.fullmatch(r"[0-9]{1,6}(\.[0-9]{1,6})?", told) else 4.0
+    limit = os.environ.get(MOST_DATA, "")
+    most = float(limit) if re.fullmatch(r"[0-9]{1,6}(\.[0-9]{1,6})?", limit) else 4.0
     if size > most * 2**30:
         needed = f"{size / 2**30:,.1f} GiB unpacked, more than the {most:g} GiB allowed"
         raise LabError(f"{path} holds {needed}; if that is meant, set {MOST_DATA}={size // 2**30 + 1}")

@@ -39,32 +39,32 @@ class Job:
 
 def perform(
     job: Job,
-    tell: Callable[[Event], None],
+    emit: Callable[[Event], None],
     stop: Callable[[], bool],
     ranks: Ranks = ALONE,
     source: Dataset | None = None,
     patience: float = PATIENCE,
 ) -> Record:
-    """Do a run and tell of it, from `Began` to `Ended`.
+    """Do a run and emit its events, from `Began` to `Ended`.
 
     Args:
         job: The run.
-        tell: Hears every event.
-        stop: Asked after each step; when it says yes, the run saves itself and ends.
+        emit: Called with every event.
+        stop: Called after each step; if it returns True, the run saves itself and ends.
         ranks: This process among those that do the run together.
         source: The dataset, if it is already loaded.
         patience: Seconds to wait for another process that holds the run's folder.
 
     Raises:
-        LabError: whatever `run` raises, after `Ended` was told.
+        LabError: whatever `run` raises, after `Ended` was emitted.
     """
     watch = Watch(
-        progress=lambda now: tell(Progressed(**asdict(now))),
-        epoch=lambda record: tell(EpochDone.of(record.epochs[-1])),
-        notice=lambda text: tell(Noticed(text)),
+        progress=lambda now: emit(Progressed(**asdict(now))),
+        epoch=lambda record: emit(EpochDone.of(record.epochs[-1])),
+        notice=lambda text: emit(Noticed(text)),
         stop=stop,
     )
-    tell(Began())
+    emit(Began())
     try:
         root = Path(job.root) if job.root else None
         expected = Fingerprints(**job.fingerprints) if job.fingerprints else None
@@ -79,10 +79,10 @@ def perform(
             patience=patience,
         )
     except (StoppedError, KeyboardInterrupt):
-        tell(Ended("interrupted"))
+        emit(Ended("interrupted"))
         raise
     except Exception as error:
-        tell(Ended("failed", " ".join(str(error).split()) or type(error).__name__))
+        emit(Ended("failed", " ".join(str(error).split()) or type(error).__name__))
         raise
-    tell(Ended("done"))
+    emit(Ended("done"))
     return record

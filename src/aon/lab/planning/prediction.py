@@ -109,7 +109,7 @@ def predict(
     root: Path | None = None,
     clock: str = "wall",
     steps: int = 6,
-    tell: Callable[[str], None] = lambda _: None,
+    notify: Callable[[str], None] = lambda _: None,
 ) -> Prediction:
     """What a comparison will take: measured here, or counted for a device of known speed.
 
@@ -119,7 +119,7 @@ def predict(
         root: Where datasets are kept; the usual place if not given.
         clock: wall or cpu, for the measurement.
         steps: Steps of a measurement.
-        tell: Hears what is measured.
+        notify: Called with a line for each thing that is measured.
 
     Raises:
         LabError: on a bad number, or a run that cannot be done here.
@@ -133,7 +133,7 @@ def predict(
             raise LabError(f"batch_size = {config.batch_size}: should be at most {images.train}, the training images")
         for method in plan.methods:
             one = config.but(method=method)
-            tell(f"{'counting' if device.flops else 'measuring'} {method}")
+            notify(f"{'counting' if device.flops else 'measuring'} {method}")
             rows.append(_row(one, images, plan, device, clock, steps))
     return Prediction(tuple(rows), device)
 

@@ -68,9 +68,9 @@ def draw_line(axes: Axes, x: Any, y: Any, style: Style, dashes: Dashes) -> None:
 def limit(axes: Axes) -> None:
     """Keep one exploding epoch from flattening every curve."""
     lines = [np.asarray(line.get_ydata(), dtype=float) for line in axes.get_lines()]
-    drawn = np.concatenate([np.empty(0), *lines])
-    drawn = drawn[np.isfinite(drawn)]
-    if drawn.size and drawn.max() > 3 * (usual := float(np.quantile(drawn, 0.97))) > 0:
+    finite = np.concatenate([np.empty(0), *lines])
+    finite = finite[np.isfinite(finite)]
+    if finite.size and finite.max() > 3 * (usual := float(np.quantile(finite, 0.97))) > 0:
         axes.set_ylim(top=1.5 * usual)
 
 

@@ -84,8 +84,8 @@ def _rich(grid: Grid, *without: str) -> Table:
 
 def _width(grid: Grid, column: int) -> int:
     """Width of the longest cell and of the longest word of the title."""
-    words = [*grid.head[column].split(), *(line[column].text for line in grid.body)]
-    return max(map(len, words))
+    texts = [*grid.head[column].split(), *(line[column].text for line in grid.body)]
+    return max(map(len, texts))
 
 
 def _md_grid(grid: Grid) -> str:

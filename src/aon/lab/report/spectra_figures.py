@@ -21,30 +21,30 @@ SHAPES = ("o", "s", "^", "D", "v", "P", "X", "*")
 
 def by_layer(results: Results) -> Figure | None:
     """Smallest, median and largest singular value of each layer's h(W), best run at its end."""
-    drawn = with_spectra(results)
-    if not drawn:
+    pairs = with_spectra(results)
+    if not pairs:
         return None
     with styled():
-        figure = new_figure(7.4, 1.1 + 1.35 * len(drawn))
-        panels: list[Axes] = list(figure.subplots(len(drawn), 1, squeeze=False)[:, 0])
-        for axes, (row, run) in zip(panels, drawn, strict=True):
+        figure = new_figure(7.4, 1.1 + 1.35 * len(pairs))
+        panels: list[Axes] = list(figure.subplots(len(pairs), 1, squeeze=False)[:, 0])
+        for axes, (row, run) in zip(panels, pairs, strict=True):
             _draw_layers(axes, row, styles(results)[row.method], last_spectra(run))
-        _name_layers(panels, [[layer.name for layer in last_spectra(run)] for _, run in drawn])
+        _name_layers(panels, [[layer.name for layer in last_spectra(run)] for _, run in pairs])
         figure.supylabel("singular values of h(W); of W without a weight map", fontsize=9)
         return figure
 
 
 def over_time(results: Results) -> Figure | None:
     """The same three singular values over epochs, a line for each layer, first ones dark, last ones light."""
-    drawn = with_spectra(results)
-    if not drawn:
+    pairs = with_spectra(results)
+    if not pairs:
         return None
     with styled():
-        figure = new_figure(7.4, 0.75 + 1.9 * len(drawn))
-        grid = figure.subplots(len(drawn), 3, sharex=True, sharey="row", squeeze=False)
-        for line, (row, run) in zip(grid, drawn, strict=True):
+        figure = new_figure(7.4, 0.75 + 1.9 * len(pairs))
+        grid = figure.subplots(len(pairs), 3, sharex=True, sharey="row", squeeze=False)
+        for line, (row, run) in zip(grid, pairs, strict=True):
             _draw_time(line, row, run)
-        depth = max(len(last_spectra(run)) for _, run in drawn)
+        depth = max(len(last_spectra(run)) for _, run in pairs)
         colours = ScalarMappable(Normalize(1, max(depth, 2)), "cividis")
         bar = figure.colorbar(colours, ax=grid, pad=0.01, aspect=30, ticks=whole_numbers())
         bar.set_label("layer, first to last")

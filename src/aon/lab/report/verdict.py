@@ -160,8 +160,8 @@ def _missing(results: Results) -> list[str]:
 
 def _damaged(results: Results) -> list[str]:
     count = len(results.damaged)
-    words = "record could not be read and is" if count == 1 else "records could not be read and are"
-    return [f"{count} {words} left out."] if count else []
+    phrase = "record could not be read and is" if count == 1 else "records could not be read and are"
+    return [f"{count} {phrase} left out."] if count else []
 
 
 def _equals(p: float | None) -> str:

@@ -51,9 +51,9 @@ def cores() -> int:
 
 def default_threads() -> int:
     """Threads of a run that was not told: those of OMP_NUM_THREADS, else all cores."""
-    told = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0].strip()
-    known = told.isascii() and told.isdigit() and len(told) < 5 and int(told) >= 1
-    return min(int(told), most_threads()) if known else cores()
+    setting = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0].strip()
+    known = setting.isascii() and setting.isdigit() and len(setting) < 5 and int(setting) >= 1
+    return min(int(setting), most_threads()) if known else cores()
 
 
 def most_threads() -> int:

@@ -29,7 +29,7 @@ from torch._C._distributed_c10d import PrefixStore, Store
 from torch.distributed.rendezvous import rendezvous
 from torch.nn.parallel import DistributedDataParallel
 
-from aon.lab.errors import LabError, ToldError
+from aon.lab.errors import LabError, ReportedError
 
 _VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")
 _MEETING = "aon meeting"
@@ -85,15 +85,15 @@ class Ranks:
             dist.all_reduce(tensor)
         return tensor
 
-    def agree(self, *wishes: bool) -> tuple[bool, ...]:
-        """For each wish, whether any process has it.
+    def agree(self, *flags: bool) -> tuple[bool, ...]:
+        """For each flag, whether any process has set it.
 
         Args:
-            *wishes: Those of this process.
+            *flags: Those of this process.
         """
         if self.world == 1:
-            return wishes
-        votes = torch.tensor(wishes, dtype=torch.int32)
+            return flags
+        votes = torch.tensor(flags, dtype=torch.int32)
         dist.all_reduce(votes, group=self.control)
         return tuple(bool(vote) for vote in votes)
 
@@ -123,7 +123,7 @@ class Ranks:
 
     def _receive(self, length: int) -> bytes:
         if length < 0:
-            raise ToldError("rank 0 failed")
+            raise ReportedError("rank 0 failed")
         data = torch.empty(length, dtype=torch.uint8)
         if length:
             dist.broadcast(data, 0, group=self.control)
@@ -217,7 +217,7 @@ def joined(device: str) -> Iterator[Ranks]:
         device: The run's setting: NCCL joins GPUs, gloo joins CPUs.
 
     Raises:
-        ToldError: in the place of any other failure, if another process has already told the user of its own.
+        ToldError: instead of any other error, if another process has already reported its own.
     """
     if not launched():
         yield ALONE
@@ -233,8 +233,8 @@ def joined(device: str) -> Iterator[Ranks]:
         yield replace(ranks, control=dist.new_group(backend="gloo"))
         dist.barrier()
     except Exception as error:
-        if isinstance(error, ToldError) or not _is_first_to_tell():
-            raise ToldError(str(error)) from error
+        if isinstance(error, ReportedError) or not _is_first_to_report():
+            raise ReportedError(str(error)) from error
         raise
     finally:
         dist.destroy_process_group()
@@ -259,10 +259,10 @@ def _meet(store: Store, ranks: Ranks) -> Store:
     raise LabError(f"rank {ranks.rank} waited {_PATIENCE} s for rank 0 of {ranks.world} processes")
 
 
-def _is_first_to_tell() -> bool:
+def _is_first_to_report() -> bool:
     """Whether no other process of this attempt has failed before; the store outlives the processes."""
     store = dist.distributed_c10d._get_default_store()
     try:
-        return int(store.add("aon told", 1)) == 1
-    except RuntimeError:  # the store is gone with rank 0, which has told what happened
+        return int(store.add("aon reported", 1)) == 1
+    except RuntimeError:  # the store is gone with rank 0, which has reported the error
         return False

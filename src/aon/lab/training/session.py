@@ -92,7 +92,7 @@ class Session:
             images=Images(train=len(data.x_train), test=len(data.x_test), validation=config.validation_size or 0),
             fingerprints=sources.fingerprints(config, data),
         )
-        self.saved = self.told = time.perf_counter()
+        self.saved = self.reported_at = time.perf_counter()
         (continues,) = ranks.agree(ranks.first and checkpoints.exists(folder))
         if continues:
             self._restore()
@@ -240,8 +240,8 @@ class Session:
             raise StoppedError(f"stopped in epoch {epoch + 1} of {self.config.epochs}")
         if save:
             self._save()
-        if now - self.told > self.watch.every:
-            self.told = now
+        if now - self.reported_at > self.watch.every:
+            self.reported_at = now
             self.watch.progress(self._progress(epoch))
 
     def _progress(self, epoch: int) -> Progress:

@@ -63,8 +63,8 @@ def test_the_bytes_of_the_weights_leave_classifier_and_norms_out():
 
 
 def test_the_record_of_memory(monkeypatch):
-    told = iter([100.0, 300.0, 110.0, 340.0, 120.0, 330.0])
-    monkeypatch.setattr(memory, "peak_resident", lambda *_: next(told))
+    peaks = iter([100.0, 300.0, 110.0, 340.0, 120.0, 330.0])
+    monkeypatch.setattr(memory, "peak_resident", lambda *_: next(peaks))
     found = bench_memory(TINY, "bn,bn+aon")
     live, resident = found.cases
     assert found.unit == "bytes"

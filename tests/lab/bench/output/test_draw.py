@@ -26,16 +26,16 @@ def line(costs, flops):
 
 
 def test_bars_are_the_ratios():
-    drawn = figure(made("step", bars(bn=[1.0, 1.0], aon=[1.2, 1.4], gone=[None, None])))
-    (axes,) = drawn.axes
+    made_figure = figure(made("step", bars(bn=[1.0, 1.0], aon=[1.2, 1.4], gone=[None, None])))
+    (axes,) = made_figure.axes
     assert [patch.get_width() for patch in axes.patches] == [1.0, pytest.approx(1.3)]
     assert [label.get_text() for label in axes.get_yticklabels()] == ["bn", "aon"]
     assert axes.get_xscale() == "linear"
 
 
 def test_many_bars_are_sorted_and_far_ones_drawn_by_their_logarithm():
-    drawn = figure(made("map", bars(aon=[1.0], b=[70.0], c=[2.0], d=[0.1], e=[3.0], f=[9.0])))
-    (axes,) = drawn.axes
+    made_figure = figure(made("map", bars(aon=[1.0], b=[70.0], c=[2.0], d=[0.1], e=[3.0], f=[9.0])))
+    (axes,) = made_figure.axes
     assert [label.get_text() for label in axes.get_yticklabels()] == ["d", "aon", "c", "e", "f", "b"]
     assert axes.get_xscale() == "log"
 

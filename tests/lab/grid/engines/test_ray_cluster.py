@@ -63,9 +63,9 @@ def cluster(monkeypatch):
 
 def lose_the_driver(address, out):
     """Begin the comparison by the command, and kill that as soon as a checkpoint has arrived."""
-    words = [word for name, value in SETTINGS.items() for word in (f"--{name.replace('_', '-')}", str(value))]
-    words += ["--methods", "bn,bn+aon", "--epochs", "12", "--engine", "ray", "--address", address, "--out", str(out)]
-    with subprocess.Popen([sys.executable, "-m", "aon.lab", "compare", *words], stdout=subprocess.DEVNULL) as driver:
+    args = [word for name, value in SETTINGS.items() for word in (f"--{name.replace('_', '-')}", str(value))]
+    args += ["--methods", "bn,bn+aon", "--epochs", "12", "--engine", "ray", "--address", address, "--out", str(out)]
+    with subprocess.Popen([sys.executable, "-m", "aon.lab", "compare", *args], stdout=subprocess.DEVNULL) as driver:
         end = time.monotonic() + 240
         while not list(out.glob(f"runs/*/{checkpoints.CHECKPOINT}")):
             assert driver.poll() is None, "the driver ended by itself"

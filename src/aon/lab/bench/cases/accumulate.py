@@ -42,7 +42,7 @@ def bench_accumulate(
     method: str,
     plan: Plan,
     *,
-    tell: Callable[[str], None] = lambda _: None,
+    notify: Callable[[str], None] = lambda _: None,
 ) -> record.BenchRecord:
     """Measure one update from k micro-batches: BN, the method plainly, and the method in `aon.accumulate`.
 
@@ -51,7 +51,7 @@ def bench_accumulate(
         micro_batches: k.
         method: The method with a weight map, such as bn+aon.
         plan: How often.
-        tell: Told what is being done.
+        notify: Called with a line for each thing that is being done.
 
     Raises:
         LabError: if k is not positive.
@@ -65,7 +65,7 @@ def bench_accumulate(
             subject, method, micro_batches, lambda model: aon.accumulate(model, micro_batches)
         ),
     }
-    measured = measure(steps, plan, tell=tell, wait=subject.wait)
+    measured = measure(steps, plan, notify=notify, wait=subject.wait)
     case = record.case(f"{micro_batches} micro-batches to an update, {subject.title}", "bn", measured)
     settings = {**subject.settings(), "micro_batches": micro_batches, "method": method}
     return record.make("accumulate", settings, [case], plan=plan, device=subject.device)

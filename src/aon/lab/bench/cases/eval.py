@@ -28,7 +28,7 @@ class Evaluation:
 
 
 def bench_eval(
-    subject: Subject, method: str, plan: Plan, *, tell: Callable[[str], None] = lambda _: None
+    subject: Subject, method: str, plan: Plan, *, notify: Callable[[str], None] = lambda _: None
 ) -> record.BenchRecord:
     """Measure evaluation of a plain model, the same normalised, folded, and under torch's parametrised spectral_norm.
 
@@ -36,7 +36,7 @@ def bench_eval(
         subject: Network, batch and device.
         method: The method with a weight map, such as bn+aon.
         plan: How often.
-        tell: Told what is being done.
+        notify: Called with a line for each thing that is being done.
     """
     x, _ = subject.data()
     normalised = subject.prepare(method).model
@@ -48,7 +48,7 @@ def bench_eval(
         "torch-spectral-norm": _parametrised(subject.plain()),
     }
     runs = {name: Evaluation(model, x) for name, model in models.items()}
-    measured = measure(runs, plan, tell=tell, wait=subject.wait)
+    measured = measure(runs, plan, notify=notify, wait=subject.wait)
     case = record.case(f"evaluation, {subject.title}", "plain", measured)
     return record.make("eval", {**subject.settings(), "method": method}, [case], plan=plan, device=subject.device)
 

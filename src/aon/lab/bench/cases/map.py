@@ -90,7 +90,7 @@ def bench_map(
     *,
     variants: str | None = None,
     slow: bool = True,
-    tell: Callable[[str], None] = lambda _: None,
+    notify: Callable[[str], None] = lambda _: None,
 ) -> record.BenchRecord:
     """Measure forward and backward of each map over all weights of the network.
 
@@ -99,7 +99,7 @@ def bench_map(
         plan: How often. A variant's limit ends it after the call that passes it.
         variants: Names or patterns of those to measure, the first being what others are divided by.
         slow: Whether the slow ones are measured where no variants are named.
-        tell: Told what is being done.
+        notify: Called with a line for each thing that is being done.
 
     Raises:
         LabError: if a pattern matches nothing, or the base cannot be measured.
@@ -110,10 +110,10 @@ def bench_map(
     runs: dict[str, Run] = {}
     for peer in chosen:
         if peer.is_installed:
-            tell(f"installing {peer.name}")
+            notify(f"installing {peer.name}")
             _install(peer, weights, plan, runs, absent)
     measured = measure(
-        runs, plan, may_fail={peer.name for peer in chosen if peer.may_fail}, tell=tell, wait=subject.wait
+        runs, plan, may_fail={peer.name for peer in chosen if peer.may_fail}, notify=notify, wait=subject.wait
     )
     base = "aon" if any(peer.name == "aon" for peer in chosen) and variants is None else chosen[0].name
     facts = {"shapes": [list(W.shape) for W in weights], "parameters": sum(W.numel() for W in weights)}

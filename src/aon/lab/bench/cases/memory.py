@@ -98,7 +98,7 @@ def bench_memory(
     *,
     resident: bool = True,
     repeats: int = 3,
-    tell: Callable[[str], None] = lambda _: None,
+    notify: Callable[[str], None] = lambda _: None,
 ) -> record.BenchRecord:
     """Measure the peak memory of a training step under each method.
 
@@ -107,35 +107,35 @@ def bench_memory(
         names: Methods; what they need beyond the first is told in units of the normalised weights' bytes.
         resident: Whether to do the cross-check by processes of their own.
         repeats: Processes of each method for the cross-check.
-        tell: Told what is being done.
+        notify: Called with a line for each thing that is being done.
 
     Raises:
         LabError: if a method is unknown or a process of the cross-check fails.
     """
     chosen = [str(method) for method in build.parse_list(names if isinstance(names, str) else ",".join(names))]
-    cases = [_live_case(subject, chosen, tell)]
+    cases = [_live_case(subject, chosen, notify)]
     if resident and subject.device.type == "cpu":
-        case = _resident_case(subject, chosen, repeats, tell)
+        case = _resident_case(subject, chosen, repeats, notify)
         cases += [case] if case else []
     settings = {**subject.settings(), "methods": chosen}
     return record.make("memory", settings, cases, device=subject.device, unit="bytes")
 
 
-def _live_case(subject: Subject, chosen: Sequence[str], tell: Callable[[str], None]) -> record.Case:
+def _live_case(subject: Subject, chosen: Sequence[str], notify: Callable[[str], None]) -> record.Case:
     found: dict[str, Repeats] = {}
     for name in chosen:
-        tell(f"counting tensors of {name}")
+        notify(f"counting tensors of {name}")
         found[name] = [float(peak_bytes(TrainingStep(subject, name)))]
     return _case("live tensors", subject, chosen, found)
 
 
 def _resident_case(
-    subject: Subject, chosen: Sequence[str], repeats: int, tell: Callable[[str], None]
+    subject: Subject, chosen: Sequence[str], repeats: int, notify: Callable[[str], None]
 ) -> record.Case | None:
     found: dict[str, Repeats] = {name: [] for name in chosen}
     for number in range(repeats):
         for name in chosen:
-            tell(f"resident memory of {name}, {number + 1} of {repeats}")
+            notify(f"resident memory of {name}, {number + 1} of {repeats}")
             peak = peak_resident(subject, name)
             if peak is None:
                 return None

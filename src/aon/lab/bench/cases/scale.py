@@ -24,7 +24,7 @@ from aon.lab.planning import flops
 from aon.model.selection import select
 
 AXES = ("width", "order", "depth", "batch")
-Tell = Callable[[str], None]
+Notify = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -59,29 +59,29 @@ def slope(sizes: Sequence[float], costs: Sequence[float | None]) -> float | None
     return round(linear_regression([log(x) for x in sizes], [log(c) for c in costs if c is not None]).slope, 6)
 
 
-def bench_scale(subject: Subject, sweep: Sweep, plan: Plan, *, tell: Tell = lambda _: None) -> record.BenchRecord:
+def bench_scale(subject: Subject, sweep: Sweep, plan: Plan, *, notify: Notify = lambda _: None) -> record.BenchRecord:
     """Measure the cost of AON along each axis.
 
     Args:
         subject: Network and device; where an axis is not varied, its width is taken, and order 2.
         sweep: Sizes along each axis.
         plan: How often.
-        tell: Told what is being done.
+        notify: Called with a line for each thing that is being done.
     """
     cases = []
     if sweep.width:
         found = {f"width={w:g}": matrices(replace(subject, width=w)) for w in sweep.width}
-        cases.append(_map_case("width", sweep.width, {k: (2, v) for k, v in found.items()}, subject, plan, tell))
+        cases.append(_map_case("width", sweep.width, {k: (2, v) for k, v in found.items()}, subject, plan, notify))
     if sweep.order:
         weights = matrices(subject)
         chosen = {f"order={order}": (order, weights) for order in sweep.order}
-        cases.append(_map_case("order", sweep.order, chosen, subject, plan, tell))
+        cases.append(_map_case("order", sweep.order, chosen, subject, plan, notify))
     if sweep.depth:
         layer = commonest(matrices(subject))
         layers = {f"depth={depth}": (2, [layer.clone() for _ in range(depth)]) for depth in sweep.depth}
-        cases.append(_map_case("depth", sweep.depth, layers, subject, plan, tell))
+        cases.append(_map_case("depth", sweep.depth, layers, subject, plan, notify))
     if sweep.batch:
-        cases.append(_batch_case(sweep.batch, subject, plan, tell))
+        cases.append(_batch_case(sweep.batch, subject, plan, notify))
     settings = {**subject.settings(), "sweep": {axis: list(getattr(sweep, axis)) for axis in AXES}}
     return record.make("scale", settings, cases, plan=plan, device=subject.device)
 
@@ -98,11 +98,11 @@ def _map_case(
     chosen: Mapping[str, tuple[int, Sequence[Tensor]]],
     subject: Subject,
     plan: Plan,
-    tell: Tell,
+    notify: Notify,
 ) -> record.Case:
     """The map alone: order and weights by name, one for each size."""
     runs: dict[str, Run] = {name: RoundTrip(aon_peer(order), weights) for name, (order, weights) in chosen.items()}
-    measured = measure(runs, plan, tell=lambda what: tell(f"{axis}: {what}"), wait=subject.wait)
+    measured = measure(runs, plan, notify=lambda what: notify(f"{axis}: {what}"), wait=subject.wait)
     counts = [flops.of_maps(weights, order) for order, weights in chosen.values()]
     return _case(f"map over {axis}, {_varied(axis, subject)}", sizes, measured.seconds, counts)
 
@@ -112,13 +112,13 @@ def _varied(axis: str, subject: Subject) -> str:
     return subject.network if axis == "width" else subject.name
 
 
-def _batch_case(batches: Sequence[int], subject: Subject, plan: Plan, tell: Tell) -> record.Case:
+def _batch_case(batches: Sequence[int], subject: Subject, plan: Plan, notify: Notify) -> record.Case:
     """What the step takes longer with the map, batch by batch."""
     runs: dict[str, Run] = {}
     for batch in batches:
         for method in ("bn", "bn+aon"):
             runs[f"{method} {batch}"] = TrainingStep(replace(subject, batch=batch), method)
-    measured = measure(runs, plan, tell=lambda what: tell(f"batch: {what}"), wait=subject.wait)
+    measured = measure(runs, plan, notify=lambda what: notify(f"batch: {what}"), wait=subject.wait)
     extra: dict[str, Repeats] = {
         f"batch={batch}": [
             None if a is None or b is None else b - a

@@ -150,7 +150,7 @@ def bench_step(
     *,
     compiled: bool = False,
     plain: bool = False,
-    tell: Callable[[str], None] = lambda _: None,
+    notify: Callable[[str], None] = lambda _: None,
 ) -> record.BenchRecord:
     """Measure a training step under each method.
 
@@ -160,7 +160,7 @@ def bench_step(
         plan: How often.
         compiled: Whether the networks go through torch.compile.
         plain: Whether BN+AON by plain autograd is measured as well.
-        tell: Told what is being done.
+        notify: Called with a line for each thing that is being done.
 
     Raises:
         LabError: if a method is unknown or named twice.
@@ -169,7 +169,7 @@ def bench_step(
     steps = {name: TrainingStep(subject, name, compiled=compiled) for name in chosen}
     if plain:
         steps[PLAIN_STEP] = PlainStep(subject, "bn", compiled=compiled)
-    measured = measure(steps, plan, tell=tell, wait=subject.wait)
+    measured = measure(steps, plan, notify=notify, wait=subject.wait)
     settings = {**subject.settings(), "methods": chosen, "compiled": compiled, "plain": plain}
     case = record.case(f"training step, {subject.title}", chosen[0], measured)
     return record.make("step", settings, [case], plan=plan, device=subject.device)

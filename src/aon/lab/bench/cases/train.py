@@ -83,7 +83,7 @@ def bench_train(
     rounds: int = 5,
     workers: int = 2,
     root: Path | None = None,
-    tell: Callable[[str], None] = lambda _: None,
+    notify: Callable[[str], None] = lambda _: None,
 ) -> record.BenchRecord:
     """Measure images a second of the engine, of the bare loop on tensors in memory, and of the DataLoader loop.
 
@@ -92,7 +92,7 @@ def bench_train(
         rounds: Epochs that count, after one that does not.
         workers: Processes of the DataLoader.
         root: Where datasets are kept.
-        tell: Told what is being done.
+        notify: Called with a line for each thing that is being done.
 
     Raises:
         LabError: if a number makes no sense, or the run itself cannot be done.
@@ -107,7 +107,7 @@ def bench_train(
     turns = Turns(config, data, device, workers)
 
     def after_epoch(run: Record) -> None:
-        tell(f"epoch {len(run.epochs)} of {config.epochs}, then the other loops")
+        notify(f"epoch {len(run.epochs)} of {config.epochs}, then the other loops")
         turns(run)
 
     with tempfile.TemporaryDirectory(prefix="aon-bench-") as folder:

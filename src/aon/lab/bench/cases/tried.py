@@ -19,48 +19,48 @@ from aon.lab.bench.rounds import Plan, measure
 from aon.maps import AON
 from aon.model.layers import NormalisedLinear
 
-Tell = Callable[[str], None]
+Notify = Callable[[str], None]
 ROWS, COLUMNS, LAYERS = 512, 4608, 4  # the widest layers of the 16-conv VGG, and so many of them at a time
 POSITIONS = (0.05, 0.2, 0.5, 1.0, 2.0)  # output positions over columns
 
 
-def bench_tried(plan: Plan, *, tell: Tell = lambda _: None) -> record.BenchRecord:
+def bench_tried(plan: Plan, *, notify: Notify = lambda _: None) -> record.BenchRecord:
     """Measure each idea over what it would replace.
 
     Args:
         plan: How often.
-        tell: Told what is being done.
+        notify: Called with a line for each thing that is being done.
     """
-    cases = [library(plan, tell), symmetric(plan, tell), fewer_multiplications(plan, tell)]
-    cases += [batched(plan, tell), compiled(plan, tell), *precision(plan, tell)]
-    cases += [applied(share, plan, tell) for share in POSITIONS]
+    cases = [library(plan, notify), symmetric(plan, notify), fewer_multiplications(plan, notify)]
+    cases += [batched(plan, notify), compiled(plan, notify), *precision(plan, notify)]
+    cases += [applied(share, plan, notify) for share in POSITIONS]
     settings = {"rows": ROWS, "columns": COLUMNS, "layers": LAYERS}
     return record.make("tried", settings, cases, plan=plan, device=torch.device("cpu"))
 
 
 @torch.no_grad()
-def library(plan: Plan, tell: Tell) -> record.Case:
+def library(plan: Plan, notify: Notify) -> record.Case:
     """Products by oneDNN instead of the BLAS: kept."""
     W, C = _weights(1)[0], _square()
     runs = {"torch.mm": lambda: torch.mm(C, W), "oneDNN": lambda: product(C, W)}
-    return record.case("product C W by another library", "torch.mm", measure(runs, plan, tell=tell))
+    return record.case("product C W by another library", "torch.mm", measure(runs, plan, notify=notify))
 
 
 @torch.no_grad()
-def symmetric(plan: Plan, tell: Tell) -> record.Case:
+def symmetric(plan: Plan, notify: Notify) -> record.Case:
     """Half of a symmetric product saved: kept."""
     W = _weights(1)[0]
     runs = {"whole product": lambda: product(W, W.mT), "panels, half copied": lambda: gram(W)}
-    return record.case("Gram matrix by panels", "whole product", measure(runs, plan, tell=tell))
+    return record.case("Gram matrix by panels", "whole product", measure(runs, plan, notify=notify))
 
 
 @torch.no_grad()
-def fewer_multiplications(plan: Plan, tell: Tell) -> record.Case:
+def fewer_multiplications(plan: Plan, notify: Notify) -> record.Case:
     """Seven products of half the size instead of eight: left out."""
     W, C = _weights(1)[0], _square()
     runs: dict[str, Callable[[], Tensor]] = {"product": lambda: product(C, W), "Strassen": lambda: strassen(C, W)}
     errors = _errors({name: run() for name, run in runs.items()}, C.double() @ W.double())
-    return record.case("C W by Strassen", "product", measure(runs, plan, tell=tell), facts_of=errors)
+    return record.case("C W by Strassen", "product", measure(runs, plan, notify=notify), facts_of=errors)
 
 
 def strassen(A: Tensor, B: Tensor) -> Tensor:
@@ -84,22 +84,22 @@ def strassen(A: Tensor, B: Tensor) -> Tensor:
     return out
 
 
-def batched(plan: Plan, tell: Tell) -> record.Case:
+def batched(plan: Plan, notify: Notify) -> record.Case:
     """One batched product for layers of equal shape: left out."""
     W = torch.stack(_weights(LAYERS))
     runs = {"one by one": _Map(list(W)), "one batch": _Map([W])}
-    return record.case(f"{LAYERS} equal layers in one batch", "one by one", measure(runs, plan, tell=tell))
+    return record.case(f"{LAYERS} equal layers in one batch", "one by one", measure(runs, plan, notify=notify))
 
 
-def compiled(plan: Plan, tell: Tell) -> record.Case:
+def compiled(plan: Plan, notify: Notify) -> record.Case:
     """torch.compile of the map: works, and is the user's to choose."""
     W = _weights(1)
     runs = {"eager": _Map(W), "compiled": _Map(W, compiled=True)}
-    return record.case("map compiled", "eager", measure(runs, plan, may_fail=["compiled"], tell=tell))
+    return record.case("map compiled", "eager", measure(runs, plan, may_fail=["compiled"], notify=notify))
 
 
 @torch.no_grad()
-def precision(plan: Plan, tell: Tell) -> list[record.Case]:
+def precision(plan: Plan, notify: Notify) -> list[record.Case]:
     """The map's products in bfloat16, with the error of h(W); only where the processor can be trusted with it."""
     if "ONEDNN_MAX_CPU_ISA" not in os.environ:
         return []  # some machines announce AMX but do not support it; the process would crash here
@@ -107,7 +107,9 @@ def precision(plan: Plan, tell: Tell) -> list[record.Case]:
     kinds = {"float32": torch.float32, "bfloat16": torch.bfloat16}
     runs = {name: partial(_products, W.to(dtype), _square().to(dtype)) for name, dtype in kinds.items()}
     errors = _errors({name: _mapped(W, dtype) for name, dtype in kinds.items()}, _mapped(W.double(), torch.float64))
-    return [record.case("the map's products in bfloat16", "float32", measure(runs, plan, tell=tell), facts_of=errors)]
+    return [
+        record.case("the map's products in bfloat16", "float32", measure(runs, plan, notify=notify), facts_of=errors)
+    ]
 
 
 def _products(W: Tensor, F: Tensor) -> None:
@@ -125,7 +127,7 @@ def _mapped(W: Tensor, dtype: torch.dtype) -> Tensor:
     return mapped
 
 
-def applied(share: float, plan: Plan, tell: Tell) -> record.Case:
+def applied(share: float, plan: Plan, notify: Notify) -> record.Case:
     """F applied after W against F W formed, at so many output positions for each column: what the layer chooses by."""
     layer = aon.normalise(nn.Linear(COLUMNS, ROWS, bias=False), gain=False)
     x = torch.randn(int(share * COLUMNS), COLUMNS, generator=torch.Generator().manual_seed(0))
@@ -133,7 +135,7 @@ def applied(share: float, plan: Plan, tell: Tell) -> record.Case:
     for name, kind in {"formed": _Formed, "applied": _Applied}.items():
         runs[name] = _Layer(copy.deepcopy(layer), x)
         runs[name].layer.__class__ = kind
-    return record.case(f"F applied, positions / columns = {share:g}", "formed", measure(runs, plan, tell=tell))
+    return record.case(f"F applied, positions / columns = {share:g}", "formed", measure(runs, plan, notify=notify))
 
 
 def _weights(count: int) -> list[Tensor]:

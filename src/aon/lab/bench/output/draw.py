@@ -47,11 +47,11 @@ def figure(record: BenchRecord) -> Figure:
 
 def _bars(cases: Sequence[Case], unit: Unit) -> Figure:
     heights = [0.7 + 0.24 * len(case.variants) for case in cases]
-    drawn = new_figure(7.4, sum(heights) + 0.3)
-    panels = drawn.subplots(len(cases), 1, squeeze=False, height_ratios=heights)[:, 0]
+    canvas = new_figure(7.4, sum(heights) + 0.3)
+    panels = canvas.subplots(len(cases), 1, squeeze=False, height_ratios=heights)[:, 0]
     for axes, case in zip(panels, cases, strict=True):
         _draw_bars(axes, case, unit)
-    return drawn
+    return canvas
 
 
 def _draw_bars(axes: Axes, case: Case, unit: Unit) -> None:
@@ -68,7 +68,7 @@ def _draw_bars(axes: Axes, case: Case, unit: Unit) -> None:
         axes.xaxis.set_major_formatter(_NUMBER)
     for place, (variant, row) in enumerate(shown):
         axes.annotate(
-            _words(variant, row.median, unit), (row.high, place), (4, 0), textcoords="offset points",
+            _label(variant, row.median, unit), (row.high, place), (4, 0), textcoords="offset points",
             va="center", fontsize=7.5, bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.5, "alpha": 0.8},
         )  # fmt: skip
     axes.set_yticks(range(len(shown)), [plain(variant.name) for variant, _ in shown])
@@ -79,10 +79,10 @@ def _draw_bars(axes: Axes, case: Case, unit: Unit) -> None:
     axes.set_xlabel(f"ratio to {plain(case.base)} (median of rounds, quartiles)")
 
 
-def _words(variant: Variant, ratio: float, unit: Unit) -> str:
-    """What stands beside a bar."""
-    words = f"{short(ratio)}  ({amount(variant.median, unit)})"
-    return f"{words}  +{variant.facts['units']:.2f} weights" if variant.facts.get("units") else words
+def _label(variant: Variant, ratio: float, unit: Unit) -> str:
+    """The text beside a bar."""
+    text = f"{short(ratio)}  ({amount(variant.median, unit)})"
+    return f"{text}  +{variant.facts['units']:.2f} weights" if variant.facts.get("units") else text
 
 
 def _title(text: str, width: int) -> str:
@@ -101,13 +101,13 @@ def _colour(variant: Variant, case: Case) -> str:
 
 def _lines(cases: Sequence[Case]) -> Figure:
     rows = (len(cases) + 1) // 2
-    drawn = new_figure(7.4, 0.4 + 2.6 * rows)
-    panels = list(drawn.subplots(rows, 2, squeeze=False).flat)
+    canvas = new_figure(7.4, 0.4 + 2.6 * rows)
+    panels = list(canvas.subplots(rows, 2, squeeze=False).flat)
     for axes, case in zip(panels, cases, strict=False):
         _draw_line(axes, case)
     for axes in panels[len(cases) :]:
         axes.set_visible(False)
-    return drawn
+    return canvas
 
 
 def _draw_line(axes: Axes, case: Case) -> None:

@@ -94,7 +94,7 @@ def do_run(
             redirect_stderr(log),
             suppress(LabError),
         ):
-            perform(Job(config, name), courier.tell, courier.should_stop, source=_dataset(data[0]))
+            perform(Job(config, name), courier.emit, courier.should_stop, source=_dataset(data[0]))
 
 
 def _dataset(reference: "ray.ObjectRef[Any]") -> Dataset:
@@ -116,7 +116,7 @@ class _Courier:
     def should_stop(self) -> bool:
         return self.stopping
 
-    def tell(self, event: Event) -> None:
+    def emit(self, event: Event) -> None:
         if isinstance(event, EpochDone):
             print(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {event}", flush=True)  # noqa: T201 (the log)
         stamps = self._stamps()

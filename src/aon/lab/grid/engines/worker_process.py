@@ -47,7 +47,7 @@ def _work(job: dict[str, Any], stop: threading.Event, events: TextIO) -> int:
     from aon.lab.grid.events import EpochDone, Noticed, to_line
     from aon.lab.grid.jobs import Job, perform
 
-    def tell(event: "Event") -> None:
+    def emit(event: "Event") -> None:
         if isinstance(event, EpochDone | Noticed):
             with suppress(OSError):  # a full disk is told by what must be written, not by the log
                 print(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {event}", flush=True)  # noqa: T201 (the log)
@@ -60,7 +60,7 @@ def _work(job: dict[str, Any], stop: threading.Event, events: TextIO) -> int:
 
     try:
         # A process of an earlier comparison, killed since, may still be in a long step: it saves itself and ends.
-        perform(Job(**job), tell, stop.is_set, patience=math.inf)
+        perform(Job(**job), emit, stop.is_set, patience=math.inf)
     except LabError:
         return 1
     return 0
