@@ -1,4 +1,4 @@
-"""Check the installed packages: they fit together, they are those of the lock, none is known to be unsafe.
+"""Check the installed packages: consistent, equal to the lock, without known vulnerabilities.
 
     make audit
 

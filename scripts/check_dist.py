@@ -1,4 +1,4 @@
-"""Build sdist and wheel, check them, install the wheel into an empty environment and try it there.
+"""Build sdist and wheel, check them, and test the wheel in an empty environment.
 
     make dist
 

@@ -1,4 +1,4 @@
-"""The hypotheses of results/study/PLAN.md, tested on the records that there are."""
+"""Test the hypotheses of results/study/PLAN.md on the records that exist."""
 
 from collections.abc import Callable, Iterable
 from typing import NamedTuple

@@ -1,4 +1,4 @@
-"""Every reader under atheris: inputs are chosen by the code they reach; figures go to results/reliability/atheris.json.
+"""Fuzz every reader with atheris, guided by coverage; write the counts to results/reliability/atheris.json.
 
     python scripts/fuzz.py --runs 10000 [READER ...]
 

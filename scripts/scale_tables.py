@@ -1,4 +1,4 @@
-"""Put the numbers of results/scale into docs/scale.md, between two marks.
+"""Write the tables of docs/scale.md from the records in results/scale.
 
 python scripts/scale_tables.py
 """

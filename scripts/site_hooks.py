@@ -1,4 +1,4 @@
-"""Hooks of `make docs`: pages made from files outside docs/, figures of results/, and flowcharts without a script.
+"""Hooks of `make docs`: pages made from files outside docs/, figures of results/, and static flowcharts.
 
 - The front page is README.md, its links as seen from docs/; CHANGELOG.md, CONTRIBUTING.md and examples/ are pages too.
 - Figures under results/ are copied into the site; a page may show them as `../results/...`, which works on GitHub too.

@@ -1,4 +1,4 @@
-"""The long form of the tests of reliability: hurt, fuzz and wear out the laboratory; write the figures to results/.
+"""Run the long form of the reliability tests: inject faults, fuzz, and test long use; write the figures to results/.
 
     python scripts/soak.py                     every part, as long as it takes
     python scripts/soak.py --seconds 60        every part for a minute at most: partial figures, said to be so

@@ -1,4 +1,4 @@
-"""Many tiny runs on a real Ray cluster of several nodes on one machine: overhead of a run, memory of the driver.
+"""Do many tiny runs on a local Ray cluster of several nodes; measure the overhead of a run and the driver's memory.
 
     python scripts/soak_ray.py --runs 1000 --nodes 4 --out results/scale/soak-ray.json
 

@@ -1,4 +1,4 @@
-"""Make docs/reliability.md of the figures in results/reliability/: each promise with its test and its figure."""
+"""Write docs/reliability.md from the figures in results/reliability/."""
 
 import json
 import sys

@@ -1,4 +1,4 @@
-"""Layers as users make them and the maps to put on them: what the contract of normalised layers is tested on."""
+"""Layers and maps that the contract tests combine."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple

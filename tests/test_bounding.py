@@ -1,4 +1,4 @@
-"""Singular value bounding: the band holds, what was inside is left, and it holds while training."""
+"""Singular value bounding: the band holds also while training, and values inside it stay."""
 
 import copy
 

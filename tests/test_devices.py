@@ -1,4 +1,4 @@
-"""Devices that are not here: no tensor on another device than the weight's, and no wait of the host for the device.
+"""Devices this machine lacks: no tensor leaves the device of the weight, and the host never waits for it.
 
 A tensor on the meta device has no values: to read one, or to mix it with a tensor of another device, is an error there.
 Autograd runs on it, as it does not on the fake CUDA tensors of a build of torch without CUDA; those show the forward.

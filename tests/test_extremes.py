@@ -1,3 +1,5 @@
+"""Maps at the edges of arithmetic."""
+
 import random
 
 import pytest

@@ -1,4 +1,4 @@
-"""The part of a grid that runs by default holds every pair of the whole."""
+"""The default part of a grid holds every pair of values of the whole grid."""
 
 from itertools import combinations, product
 

@@ -1,4 +1,4 @@
-"""Penalties against their definitions in float64, over every kind of layer, shape and word."""
+"""Penalties against their definitions in float64, over every kind of layer, shape and option."""
 
 import copy
 

@@ -1,4 +1,4 @@
-"""Processes of tests end with them, children included."""
+"""Processes started by tests end with them, children included."""
 
 import signal
 import subprocess

@@ -1,4 +1,4 @@
-"""Models from a package no one here wrote: normalise, train, save, load, fold, compare outputs."""
+"""Models of the package transformers: normalise, train, save, load, fold, compare outputs."""
 
 import copy
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Statistics over several processes: two real ones over the loopback make what one makes of the whole batch."""
+"""Statistics over several processes: two real processes compute what one computes for the whole batch."""
 
 import os
 import sys

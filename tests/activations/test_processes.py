@@ -1,3 +1,5 @@
+"""The process group that shares statistics."""
+
 from aon.activations.processes import group_of
 
 

@@ -1,4 +1,4 @@
-"""The site as it is built: every page is there and asks the network for nothing."""
+"""The site as built: every page is there and makes no network request."""
 
 import inspect
 import re

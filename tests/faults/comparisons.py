@@ -1,4 +1,4 @@
-"""Start real comparisons with the real command, hurt them, continue them, compare them with one that was left alone.
+"""Inject faults into real comparisons, continue them, and compare the results with those of an undisturbed one.
 
     python -m tests.faults.comparisons --rounds 3 --folder DIR
 

@@ -1,4 +1,4 @@
-"""Kill single runs and reports, again and again, and compare what they leave with what nothing happened to.
+"""Kill single runs and reports again and again, and compare the results with those of undisturbed ones.
 
     python -m tests.faults.kills --kills 40 --folder DIR
 

@@ -1,4 +1,4 @@
-"""Long use in short: many steps, many tiny comparisons, many finished runs; what grows is counted."""
+"""Long use: many steps, many tiny comparisons, many finished runs; measure what grows."""
 
 import copy
 import gc

@@ -1,3 +1,5 @@
+"""Comparisons under faults: signals, damaged files, changed data, full and read-only disks."""
+
 import shutil
 import signal
 import subprocess

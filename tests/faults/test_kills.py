@@ -1,3 +1,5 @@
+"""Killed runs and reports continue to the same bits."""
+
 import json
 import subprocess
 import sys

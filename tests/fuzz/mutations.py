@@ -1,4 +1,4 @@
-"""Mutations of a file: drawn by hypothesis, by a random stream or by a fuzzer, applied in one way."""
+"""Mutations of a file, chosen by hypothesis, a random generator or a fuzzer."""
 
 import random
 import re

@@ -1,4 +1,4 @@
-"""Everything that reads what others wrote, as functions of bytes; each answers, or raises an error of one line."""
+"""Every reader of untrusted input as a function of bytes: it returns, or raises a one-line error."""
 
 import contextlib
 import io

@@ -1,4 +1,4 @@
-"""A few hundred mutated inputs for each reader; AON_FUZZ_EXAMPLES asks for more."""
+"""A few hundred mutated inputs for each reader; AON_FUZZ_EXAMPLES sets another number."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""Gradients whose own derivative is refused, and signatures at hand."""
+"""Second derivatives are refused, and signatures are stored."""
 
 import inspect
 

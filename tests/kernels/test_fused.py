@@ -1,4 +1,4 @@
-"""The fused map held to account: against the plain reference with autograd, and by gradcheck."""
+"""The fused map against the plain reference with autograd, and by gradcheck."""
 
 import itertools
 

@@ -1,4 +1,4 @@
-"""p(X) and the adjoint of its derivative against the obvious: one power after another, and autograd."""
+"""p(X) and the adjoint of its derivative against sums of powers, and against autograd."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""The polynomial of least deviation: published coefficients, equioscillation, bounds, and what float32 makes of it."""
+"""Minimax polynomials: published coefficients, equioscillation, bounds, and accuracy in float32."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""Products by oneDNN against those of the BLAS, and when which of them is taken."""
+"""Products by oneDNN against those of BLAS, and when each is used."""
 
 import pytest
 import torch

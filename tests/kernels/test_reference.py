@@ -1,4 +1,4 @@
-"""The reference is Algorithm 1; here its value is held to an SVD, and its step to torch's spectral_norm."""
+"""The reference is Algorithm 1; its value is compared with an SVD, and its step with torch's spectral_norm."""
 
 import pytest
 import torch

@@ -1,3 +1,5 @@
+"""Fixtures of the laboratory's tests."""
+
 import pytest
 import torch
 

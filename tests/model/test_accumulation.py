@@ -1,4 +1,4 @@
-"""aon.accumulate: the map once for each update, with the gradients of the plain way."""
+"""aon.accumulate: the map runs once for each update, and the gradients stay the same."""
 
 import copy
 from contextlib import nullcontext

@@ -1,4 +1,4 @@
-"""What is the layers' own: classes, checkpoints with parts left out, the choice of the cheaper way, memory formats."""
+"""Normalised layers: classes, partial checkpoints, the choice of the cheaper form, memory formats."""
 
 import copy
 import inspect

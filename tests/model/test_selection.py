@@ -1,4 +1,4 @@
-"""The words of include and exclude: names, patterns, types, predicates, and lists of them."""
+"""The arguments include and exclude: names, patterns, types, predicates, and lists of them."""
 
 import pytest
 from torch import nn

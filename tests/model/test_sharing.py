@@ -1,4 +1,4 @@
-"""The leaf that stands for a mapped weight: gradients gather in it and go on together."""
+"""A shared mapped weight: gradients accumulate in a leaf and pass through the map once."""
 
 import pytest
 import torch

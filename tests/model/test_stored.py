@@ -1,4 +1,4 @@
-"""Evaluation costs what the plain layer costs: the mapped weight is stored, and made anew when anything changes."""
+"""Evaluation costs what the plain layer costs: the mapped weight is cached, and recomputed when anything changes."""
 
 import copy
 from typing import Any

@@ -1,4 +1,4 @@
-"""Nothing is skipped silently: every module with a weight matrix gets a row, and a reason that says what to do."""
+"""Nothing is skipped silently: every module with a weight matrix gets a row, with a reason that says what to do."""
 
 import pytest
 import torch

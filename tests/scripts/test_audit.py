@@ -1,4 +1,4 @@
-"""The audit fails where something is wrong, and does not take silence for safety."""
+"""The audit fails where something is wrong, and says when nothing was audited."""
 
 from scripts.audit import differences, pins, verdict
 

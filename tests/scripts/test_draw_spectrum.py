@@ -1,4 +1,4 @@
-"""The picture of the README is made from a record, and says so where it cannot be."""
+"""The README's picture is made from a record; a missing record gives a one-line error."""
 
 from scripts.draw_spectrum import main
 from tests.lab import factory

@@ -1,4 +1,4 @@
-"""A lock that every machine can install, or none."""
+"""The lock holds only versions that every machine can install."""
 
 import pytest
 from scripts.lock import locked

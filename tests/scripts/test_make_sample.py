@@ -1,4 +1,4 @@
-"""The script that makes the packaged sample, on files with the form of CIFAR-10 and, if they are there, on CIFAR-10."""
+"""The script that makes the packaged sample, on files in CIFAR-10's format and, if present, on CIFAR-10 itself."""
 
 import importlib.util
 import json

@@ -1,3 +1,5 @@
+"""The table of spectra is that of the record."""
+
 import json
 
 import pytest

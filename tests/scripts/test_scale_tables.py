@@ -1,3 +1,5 @@
+"""The tables of docs/scale.md are those of the records."""
+
 import json
 
 from scripts.scale_tables import DOCUMENT, RECORDS, put, tables

@@ -1,3 +1,5 @@
+"""docs/reliability.md is made from the figures."""
+
 from scripts.write_reliability import PAGE, page
 
 

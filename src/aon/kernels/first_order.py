@@ -1,4 +1,4 @@
-"""What the autograd functions with one derivative have in common."""
+"""Helpers for autograd functions that refuse a second derivative."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The odd polynomial that deviates least from 1 on [lower, 1], by Remez' exchange algorithm in plain floats.
+"""Minimax polynomials: the odd polynomial closest to 1 on [lower, 1], by Remez' exchange algorithm in plain floats.
 
 Of all p(s) = s sum_j b_j (1 - 2 s^2)^j of degree 2q + 1 it is the one whose error p - 1 has q + 2 extrema of one size E
 and alternating sign on [lower, 1] (Chebyshev). Below `lower` it rises from 0 to 1 - E, so that 1 + E is its maximum on

@@ -1,4 +1,4 @@
-"""Where the eigenvalues of a weight lie, compared with the radius within which its Taylor expansion holds.
+"""Compare the eigenvalues of a weight with the radius of its Taylor expansion, and warn.
 
 An expansion of G^(-1/2) about r holds for eigenvalues in (0, 2 r) (the paper's equation 11, for r = 1). Beyond, P_q
 grows again: order 2 stretches an eigenvalue of more than 7/3 r further from the centre than it was.

@@ -1,4 +1,4 @@
-"""Every peer computes what its name says, on the matrix as the paper reads it."""
+"""Every peer computes what its name says, on the paper's matrix form of the weight."""
 
 import pytest
 import torch

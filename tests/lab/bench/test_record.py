@@ -1,4 +1,4 @@
-"""Records: whole on disk, checked when read, with all that is needed to judge a number."""
+"""Records: complete on disk, checked when read, with everything needed to judge a number."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""The order of rounds, ratios from given times, limits and failures; the clock itself is not judged."""
+"""The order of rounds, ratios from given times, limits and failures; the clock itself is not tested."""
 
 import pytest
 

@@ -1,3 +1,5 @@
+"""The commands as a user types them: output, files, exit status, one-line errors."""
+
 import json
 import os
 import re

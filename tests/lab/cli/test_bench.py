@@ -1,4 +1,4 @@
-"""Every command runs on tiny sizes, leaves its record, prints its ratios; bad words end in one line."""
+"""Every command runs on tiny sizes, writes its record, prints its ratios; bad arguments give one-line errors."""
 
 import pytest
 from typer.testing import CliRunner

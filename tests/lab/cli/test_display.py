@@ -1,3 +1,5 @@
+"""The live display and the plain lines."""
+
 import io
 
 import pytest

@@ -1,3 +1,5 @@
+"""Position, speed and time left."""
+
 import pytest
 
 from aon.lab.cli import progress as board

@@ -1,4 +1,4 @@
-"""A local web server with the faults of real ones, small official datasets, and the whole ones if they are there."""
+"""Fixtures: a web server with realistic faults, small datasets in the official layout, the full ones if present."""
 
 import hashlib
 import os

@@ -1,3 +1,5 @@
+"""Arrays in `.npz` files: what is read, what is refused."""
+
 import re
 import zipfile
 

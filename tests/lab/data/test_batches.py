@@ -1,3 +1,5 @@
+"""Batches: contents, order, augmentation, and their dependence on seed and epoch."""
+
 import numpy as np
 import pytest
 import torch

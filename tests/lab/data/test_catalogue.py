@@ -1,3 +1,5 @@
+"""Datasets by name and path."""
+
 import numpy as np
 import pytest
 from PIL import Image

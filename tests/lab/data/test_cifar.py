@@ -1,3 +1,5 @@
+"""CIFAR in its official layouts, and damaged files."""
+
 import hashlib
 import pickle
 from dataclasses import replace

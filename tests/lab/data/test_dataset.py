@@ -1,3 +1,5 @@
+"""Datasets: validation, subsets, limits."""
+
 import numpy as np
 import pytest
 import torch

@@ -1,3 +1,5 @@
+"""Downloads from a real local server: resume, retry, checksum."""
+
 import hashlib
 import os
 import signal

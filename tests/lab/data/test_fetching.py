@@ -1,3 +1,5 @@
+"""Fetch an official dataset from a local server."""
+
 import io
 import subprocess
 import sys

@@ -1,3 +1,5 @@
+"""Folders of images: layouts, sizes, splits, bad files."""
+
 import struct
 import zlib
 

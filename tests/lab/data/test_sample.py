@@ -1,3 +1,5 @@
+"""The packaged sample."""
+
 import hashlib
 import json
 

@@ -1,3 +1,5 @@
+"""Which datasets are on disk."""
+
 from pathlib import Path
 
 import numpy as np

@@ -1,3 +1,5 @@
+"""Configurations: defaults, validation, names of runs, schedules."""
+
 import pytest
 
 from aon.lab.errors import LabError

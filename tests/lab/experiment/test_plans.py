@@ -1,3 +1,5 @@
+"""Plans: preset, file and command line merged in that order."""
+
 import pytest
 
 from aon.lab.errors import LabError

@@ -1,3 +1,5 @@
+"""Presets against the paper."""
+
 import pytest
 
 from aon.lab.errors import LabError

@@ -1,3 +1,5 @@
+"""Records: round trips, checks, formats."""
+
 import json
 import math
 import re

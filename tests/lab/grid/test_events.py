@@ -1,3 +1,5 @@
+"""Events as lines of JSON."""
+
 import pytest
 
 from aon.lab.errors import LabError

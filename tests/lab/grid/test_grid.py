@@ -1,3 +1,5 @@
+"""Comparisons with real worker processes: continue, extend, fail, stop."""
+
 import os
 import signal
 import subprocess

@@ -1,3 +1,5 @@
+"""The events of one run."""
+
 from pathlib import Path
 
 import pytest

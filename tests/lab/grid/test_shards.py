@@ -1,3 +1,5 @@
+"""Shards of a comparison."""
+
 import pytest
 
 from aon.lab.errors import LabError

@@ -1,4 +1,4 @@
-"""Methods: what each word does to a model and its loss, and that all combinations train."""
+"""Methods: what each part does to a model and its loss, and that all combinations train."""
 
 import copy
 import inspect

@@ -1,4 +1,4 @@
-"""Names of methods: what they mean, that they round-trip, and what is said about those that do not exist."""
+"""Names of methods: their meaning, round trips, and the errors for unknown ones."""
 
 import re
 from pathlib import Path

@@ -1,3 +1,5 @@
+"""Predictions of time, memory and cost."""
+
 from dataclasses import replace
 
 import pytest

@@ -1,4 +1,4 @@
-"""Directories in, files out: whole, the same each time, in every state of a comparison."""
+"""Directories in, files out: complete, reproducible, in every state of a comparison."""
 
 import json
 import re

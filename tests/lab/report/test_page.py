@@ -1,4 +1,4 @@
-"""The page as a file: complete, self-contained, escaped; and whole in every state of a comparison."""
+"""The page as a file: self-contained, escaped, and complete in every state of a comparison."""
 
 import html as html_module
 import json

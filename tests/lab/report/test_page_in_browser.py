@@ -1,4 +1,4 @@
-"""The page in a real browser: it draws, answers the mouse, asks for nothing and runs no one else's script."""
+"""The page in a real browser: it draws, responds to the mouse, makes no requests and runs no injected script."""
 
 import csv
 import io

@@ -1,4 +1,4 @@
-"""The paper's numbers, read again from its text where it is at hand, and when they belong beside ours."""
+"""The paper's numbers, compared with its text where available, and when they are shown beside ours."""
 
 import pytest
 

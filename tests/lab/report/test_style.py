@@ -1,4 +1,4 @@
-"""Colours that can be told apart, files that are whole and the same each time."""
+"""Distinguishable colours; complete and reproducible files."""
 
 import matplotlib as mpl
 import numpy as np

@@ -1,3 +1,5 @@
+"""Checksums: every flipped bit and truncation is noticed."""
+
 import json
 import random
 

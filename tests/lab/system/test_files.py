@@ -1,3 +1,5 @@
+"""Atomic writes and leftovers."""
+
 import os
 import stat
 import subprocess

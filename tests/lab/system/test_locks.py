@@ -1,3 +1,5 @@
+"""Locks between real processes."""
+
 import math
 import subprocess
 import sys

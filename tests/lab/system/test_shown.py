@@ -1,3 +1,5 @@
+"""Values quoted in messages."""
+
 from aon.lab.system.shown import printable, shortened, shown
 
 

@@ -1,3 +1,5 @@
+"""Signals to real processes."""
+
 import os
 import signal
 import threading

@@ -1,4 +1,4 @@
-"""What is said about a word that is not known."""
+"""The error for an unknown word."""
 
 import pytest
 

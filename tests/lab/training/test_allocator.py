@@ -1,3 +1,5 @@
+"""The allocator setting, in a process of its own."""
+
 import subprocess
 import sys
 

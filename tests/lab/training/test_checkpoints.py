@@ -1,3 +1,5 @@
+"""Checkpoints: round trips, damage, untrusted files."""
+
 import os
 import pickle
 import random

@@ -1,3 +1,5 @@
+"""Training and evaluation loops."""
+
 import torch
 from torch import nn
 from torch.nn.functional import cross_entropy

@@ -1,3 +1,5 @@
+"""Devices, threads and deterministic settings."""
+
 import os
 import subprocess
 from pathlib import Path

@@ -1,3 +1,5 @@
+"""Data and parts of a run, built and checked."""
+
 import numpy
 import pytest
 import torch

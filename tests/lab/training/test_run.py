@@ -1,3 +1,5 @@
+"""Runs: continue to the same bits, stop, fail, notice changed data."""
+
 import gc
 import signal
 import subprocess

@@ -1,3 +1,5 @@
+"""TensorBoard's event files."""
+
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from tests.lab import factory
 

@@ -1,3 +1,5 @@
+"""Inspect and fold weights files."""
+
 import pytest
 import torch
 from safetensors.torch import save_file

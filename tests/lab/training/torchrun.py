@@ -1,4 +1,4 @@
-"""Starts of torchrun on 127.0.0.1, for tests."""
+"""Start torchrun on 127.0.0.1, for tests."""
 
 import json
 import os

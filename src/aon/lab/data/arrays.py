@@ -1,4 +1,4 @@
-"""A user's own data as arrays: an `.npz` with x_train, y_train, x_test, y_test and, if wanted, classes.
+"""Load a user's arrays from an `.npz` file: x_train, y_train, x_test, y_test and, optionally, classes.
 
 Images are uint8: (N, H, W, 3) or (N, 3, H, W), or grey, as (N, H, W) or with one channel. Labels are whole
 numbers from 0, one for each image; `classes` names them.

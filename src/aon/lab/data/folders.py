@@ -1,4 +1,4 @@
-"""A user's own data as image files: a folder that holds one folder of images for each class.
+"""Load a user's images from a folder with one subfolder for each class.
 
 If it holds `train` and `test` (or `val`) instead, each of these holds the class folders. If not, a fifth of
 each class is set aside for testing: the files whose names have the smallest hashes, so always the same ones.

@@ -1,4 +1,4 @@
-"""Execute all runs of a comparison by an engine: processes of this machine, or a cluster.
+"""Execute all runs of a comparison with an engine: processes of this machine, or a cluster.
 
 A run that fails is reported and does not stop the others. A finished run is never repeated, an interrupted
 one continues, and methods and seeds can be added to a comparison at any time.

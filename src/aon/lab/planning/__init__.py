@@ -1,1 +1,1 @@
-"""Time, memory and cost of a comparison before anybody pays for it."""
+"""Predict time, memory and cost of a comparison."""

@@ -1,4 +1,4 @@
-"""Short runs of the real code, timed from outside: a step, a batch of evaluation, the end of an epoch."""
+"""Time a training step, an evaluation batch and the end of an epoch in short runs of the real code."""
 
 import tempfile
 import time

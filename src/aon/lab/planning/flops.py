@@ -1,4 +1,4 @@
-"""Floating-point operations, counted by hand; a product of a x b by b x c is 2 a b c of them.
+"""Count floating-point operations; a product of a x b by b x c takes 2 a b c of them.
 
 For one weight matrix m x n, with k = min(m, n), l = max(m, n), and p positions of the output over the whole batch:
 

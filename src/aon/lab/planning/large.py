@@ -1,4 +1,4 @@
-"""Past these machines: ImageNet with a ResNet-50, and what the map adds to a step of a large transformer."""
+"""Estimates for large workloads: ResNet-50 on ImageNet, and the cost of the map in a large transformer."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Time, memory and cost of a comparison from measured paces, or from counted operations and a device's speed."""
+"""Predict a comparison from measured step times, or from counted operations and a device's speed."""
 
 import tempfile
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""What there is to compute: the sizes of a comparison's data and network, a ResNet-50, a transformer."""
+"""Sizes of workloads: a comparison's data and network, a ResNet-50, a transformer."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What the full study found, for the page of the quick comparison, which is too small to show it.
+"""Findings of the full study, for the page of the quick comparison, which is too small to show them.
 
 The sentences are made from results/study by scripts/readme_results.py and travel with the package.
 """

@@ -1,4 +1,4 @@
-"""The result in words that claim no more than n and p allow."""
+"""The result as sentences that claim no more than n and p allow."""
 
 from collections import Counter
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Checksums inside files: written once the content is known, checked before any of it is used.
+"""Write checksums into files, and check them before any of the content is used.
 
 A file that carries one has the word `checksum` and then 64 hexadecimal digits: the SHA-256 of the whole file, counted
 with zeros in the place of the digits. So a JSON record, a safetensors header and the comment of a torch archive can

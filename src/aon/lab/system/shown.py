@@ -1,4 +1,4 @@
-"""Values in messages: quoted, printable, and never longer than a reader wants."""
+"""Quote values in messages: printable, and of limited length."""
 
 LONGEST_VALUE, LONGEST_MESSAGE = 100, 2000
 

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM: where work can be saved the first stops it at a safe place, the second at once."""
+"""Handle Ctrl-C and SIGTERM: the first stops a run at a safe point, the second at once."""
 
 import signal
 import threading

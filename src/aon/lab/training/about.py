@@ -1,4 +1,4 @@
-"""What a file of weights says of itself, checked before any of it is believed."""
+"""Metadata of a weights file, validated before use."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any

@@ -1,4 +1,4 @@
-"""Why a run broke: where its numbers stopped being finite, and which layers were large before."""
+"""Diagnose a run whose loss is no longer finite: which layers are not finite, and which were large before."""
 
 from collections.abc import Mapping
 

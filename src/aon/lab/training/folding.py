@@ -1,4 +1,4 @@
-"""Plain networks in files that others can use as they stand: what to feed them, and what their outputs mean."""
+"""Write folded networks to files, with the normalisation of the input and the names of the classes."""
 
 import json
 import logging

@@ -1,4 +1,4 @@
-"""Ranks of a run under torchrun, and what they share.
+"""The processes of a run under torchrun, and what they exchange.
 
 # Note [One run on several processes]
 Every process sees its slice of each batch; the batches, their augmentation and their order are those of one process.

@@ -1,4 +1,4 @@
-"""Fingerprints of what a run is given and no setting names: the images, and the source of a user's own network."""
+"""Fingerprints of inputs that no setting names: the images, and the source of a user's own network."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Inspect and fold the weights in a file, of a run or of anyone."""
+"""Inspect and fold the weights in a file."""
 
 from collections.abc import Mapping
 from pathlib import Path

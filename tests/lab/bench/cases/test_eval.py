@@ -1,4 +1,4 @@
-"""What is timed is evaluation of one function in three forms."""
+"""Evaluation of the same function is timed in three forms."""
 
 import torch
 

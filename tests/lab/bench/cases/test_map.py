@@ -1,4 +1,4 @@
-"""The maps are measured over the network's convolutions; who cannot be measured is named."""
+"""The maps are measured over the network's convolutions; those that cannot be measured are named."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""Peak memory of a step: counted on what is known, and asked of a real process."""
+"""Peak memory of a step: counted for known allocations, and measured for a real process."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""Speed of whole loops: what they are fed, in what order they run, what is recorded."""
+"""Speed of whole loops: their data, their order, their record."""
 
 import pytest
 import torch

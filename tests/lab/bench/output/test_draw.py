@@ -1,4 +1,4 @@
-"""Figures of records: every bar and line is there, files are whole and repeat themselves."""
+"""Figures of records: every bar and line is there; files are complete and reproducible."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""`bench scale`: cost of AON over width, order, depth and batch, and its slope beside that of the operations.
+"""`bench scale`: cost of AON over width, order, depth and batch, compared with the operation count.
 
 A slope is that of the straight line through log(cost) over log(size): 3 means that twice the size costs eight times
 as much. Width, order and depth concern the map alone; the batch concerns the training step, where the cost is what

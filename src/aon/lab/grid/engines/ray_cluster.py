@@ -1,4 +1,4 @@
-"""Runs as tasks of a Ray cluster; their files come back to the driver's directory, so no file system is shared.
+"""Execute runs as tasks of a Ray cluster. Files are sent back to the driver: no shared file system is needed.
 
 A run whose node or process is lost begins again elsewhere from the last checkpoint that reached the driver.
 """

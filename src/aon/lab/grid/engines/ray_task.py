@@ -1,4 +1,4 @@
-"""What a task of Ray does: one run in a folder of its own node, whose files travel to the driver.
+"""A Ray task: one run in a temporary folder of its node; its files are sent to the driver.
 
 A node keeps nothing. After every epoch, and whenever a checkpoint was written, the files that changed go to the
 mailbox in one letter, together with the event; the answer to a letter says whether the run is to stop.
