@@ -70,8 +70,8 @@ def verdict(found: list[dict[str, Any]]) -> tuple[bool, str]:
 
 def audit() -> tuple[bool, str]:
     """Ask the advisory service about every line of the lock."""
-    words = ["-r", str(LOCK), "--no-deps", "--disable-pip", "--format", "json", "--progress-spinner", "off"]
-    command = [sys.executable, "-m", "pip_audit", *words, "--timeout", "15"]
+    args = ["-r", str(LOCK), "--no-deps", "--disable-pip", "--format", "json", "--progress-spinner", "off"]
+    command = [sys.executable, "-m", "pip_audit", *args, "--timeout", "15"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     try:
         return verdict(json.loads(done.stdout)["dependencies"])
@@ -85,10 +85,10 @@ def main() -> int:
     fits = subprocess.run([sys.executable, "-m", "pip", "check"], capture_output=True, text=True, check=False)
     installed = {canonical(package.name): package.version for package in metadata.distributions()}
     wrong = differences(pins(LOCK.read_text(encoding="utf-8")), installed)
-    safe, words = audit()
+    safe, message = audit()
     print(f"pip check: {fits.stdout.strip()}")
     print(f"lock: {'; '.join(wrong) or 'every installed version is that of requirements/ci.txt'}")
-    print(f"advisories: {words}")
+    print(f"advisories: {message}")
     return int(fits.returncode != 0 or bool(wrong) or not safe)
 
 

@@ -33,21 +33,21 @@ def one(name: str, runs: int) -> None:
 
 def main() -> int:
     """Fuzz all readers, or those named; the status is 1 if one of them broke."""
-    words = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    words.add_argument("readers", nargs="*")
-    words.add_argument("--runs", type=int, default=10_000)
-    words.add_argument("--here", action="store_true", help="fuzz the one reader that is named, in this process")
-    given = words.parse_args()
-    if given.here:
-        one(given.readers[0], given.runs)
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("readers", nargs="*")
+    parser.add_argument("--runs", type=int, default=10_000)
+    parser.add_argument("--here", action="store_true", help="fuzz the one reader that is named, in this process")
+    args = parser.parse_args()
+    if args.here:
+        one(args.readers[0], args.runs)
     from tests.fuzz.readers import READ
 
     figures = json.loads(OUT.read_text()) if OUT.exists() else {"lost": [], "by_reader": {}}
-    for name in given.readers or READ:
+    for name in args.readers or READ:
         began = time.monotonic()
-        command = [sys.executable, __file__, name, "--runs", str(given.runs), "--here"]
+        command = [sys.executable, __file__, name, "--runs", str(args.runs), "--here"]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
-        figures["by_reader"][name] = {"inputs": given.runs if done.returncode == 0 else 0}
+        figures["by_reader"][name] = {"inputs": args.runs if done.returncode == 0 else 0}
         figures["by_reader"][name]["seconds"] = round(time.monotonic() - began, 1)
         figures["lost"] += [f"{name}: {done.stderr[-1000:]}"] if done.returncode else []
         OUT.parent.mkdir(parents=True, exist_ok=True)

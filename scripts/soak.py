@@ -1,12 +1,12 @@
 """Run the long form of the reliability tests: inject faults, fuzz, and test long use; write the figures to results/.
 
     python scripts/soak.py                     every part, as long as it takes
-    python scripts/soak.py --seconds 60        every part for a minute at most: partial figures, said to be so
+    python scripts/soak.py --seconds 60        every part for a minute at most; figures are marked as partial
     python scripts/soak.py fuzz mathematics    some parts; others keep the figures they have
 
-Each part writes results/reliability/PART.json: what was asked for, done and lost, and with which version.
+Each part writes results/reliability/PART.json: the number requested, done and lost, and the versions.
 A part that has reached its number is not repeated without --again; one that has not continues with another seed.
-`scripts/write_reliability.py` makes docs/reliability.md of the figures.
+`scripts/write_reliability.py` makes docs/reliability.md from the figures.
 """
 
 import argparse
@@ -26,8 +26,8 @@ from typing import Any
 import torch
 from tests.extremes import faults
 from tests.faults import long_use
-from tests.faults.comparisons import FAULTS, hurt_comparisons
-from tests.fuzz.mutations import drawn, mutated
+from tests.faults.comparisons import FAULTS, inject_faults
+from tests.fuzz.mutations import mutated, random_mutations
 from tests.fuzz.readers import READ, SEEDS
 from tests.lab.system.test_checksums import WRITERS
 
@@ -41,18 +41,18 @@ Figures = dict[str, Any]
 
 def kills(folder: Path, number: int, seed: int, seconds: float) -> Figures:
     """Kill single runs; in a process of its own, which forks."""
-    words = ["--kills", str(number), "--seed", str(seed), "--seconds", str(seconds), "--folder", str(folder)]
-    told = subprocess.run(
-        [sys.executable, "-m", "tests.faults.kills", *words], capture_output=True, text=True, check=True, cwd=ROOT
+    args = ["--kills", str(number), "--seed", str(seed), "--seconds", str(seconds), "--folder", str(folder)]
+    process = subprocess.run(
+        [sys.executable, "-m", "tests.faults.kills", *args], capture_output=True, text=True, check=True, cwd=ROOT
     )
-    found: Figures = json.loads(told.stdout.splitlines()[-1])
+    found: Figures = json.loads(process.stdout.splitlines()[-1])
     return {"done": found["kills"], "by_way": found["ways"], "runs": found["runs"], "lost": found["lost"]}
 
 
 def comparisons(folder: Path, number: int, seed: int, seconds: float) -> Figures:
-    """Hurt whole comparisons."""
+    """Inject faults into whole comparisons."""
     rounds = -(-number // len(FAULTS))
-    found = hurt_comparisons(folder, rounds, seed, time.monotonic() + seconds)
+    found = inject_faults(folder, rounds, seed, time.monotonic() + seconds)
     done = sum(found["faults"].values())
     return {"done": done, "by_fault": found["faults"], "comparisons": found["comparisons"], "lost": found["lost"]}
 
@@ -87,7 +87,7 @@ def fuzz(_folder: Path, number: int, seed: int, seconds: float) -> Figures:
     for name, read in READ.items():
         draw, end, done, refused = random.Random(f"{seed} {name}"), time.monotonic() + seconds / len(READ), 0, 0
         while done < number and time.monotonic() < end:
-            content = mutated(draw.choice(SEEDS[name]), drawn(draw))
+            content = mutated(draw.choice(SEEDS[name]), random_mutations(draw))
             began = time.perf_counter()
             try:
                 refused += not read(content)
@@ -208,13 +208,13 @@ def do(name: str, seconds: float, again: bool) -> None:
 
 def main() -> int:
     """Do the parts that were named, or all; the status is 1 if anything was lost."""
-    words = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    words.add_argument("parts", nargs="*", choices=[*PARTS, []], help="some parts; all if none is named")
-    words.add_argument("--seconds", type=float, default=float("inf"), help="most time for each part")
-    words.add_argument("--again", action="store_true", help="begin anew")
-    given = words.parse_args()
-    for name in given.parts or PARTS:
-        do(name, given.seconds, given.again)
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("parts", nargs="*", choices=[*PARTS, []], help="some parts; all if none is named")
+    parser.add_argument("--seconds", type=float, default=float("inf"), help="most time for each part")
+    parser.add_argument("--again", action="store_true", help="start over")
+    args = parser.parse_args()
+    for name in args.parts or PARTS:
+        do(name, args.seconds, args.again)
     lost = [path.stem for path in OUT.glob("*.json") if json.loads(path.read_text())["lost"]]
     return 1 if lost else 0
 

@@ -19,7 +19,7 @@ def load(name: str) -> dict[str, Any]:
 
 
 def done(figures: dict[str, Any]) -> str:
-    """How much was done, and whether that is all that was asked for."""
+    """How much was done, and whether that is the full number."""
     if not figures:
         return "-"
     partial = " (partial)" if figures["done"] < figures["asked"] else ""
@@ -27,7 +27,7 @@ def done(figures: dict[str, Any]) -> str:
 
 
 def row(what: str, short: str, long: str, name: str) -> str:
-    """A promise with its figures."""
+    """A guarantee with its figures."""
     figures = load(name)
     return f"| {what} | {short} | {long} | {done(figures)} | {len(figures['lost']) if figures else '-'} |"
 
@@ -43,7 +43,7 @@ def readers() -> str:
 
 
 def counted(counts: dict[str, int]) -> str:
-    """Counts in words."""
+    """Counts as text."""
     return ", ".join(f"{name} {number:,}" for name, number in sorted(counts.items())) or "-"
 
 
@@ -55,9 +55,9 @@ def page() -> str:
         {f"torch {f['torch']}, Python {f['python']}, {f['cores']} cores" for f in parts() if "torch" in f}
     )
     bounds = (
-        f"In the long form the slowest of these inputs took {fuzz['longest_seconds']} s on a machine busy with other "
-        f"work, the process never held more than {fuzz['peak_mib']:,} MiB, and {len(fuzz['lost'])} inputs gave "
-        "anything but an answer or an error of one line."
+        f"In the long form, the slowest of these inputs took {fuzz['longest_seconds']} s on a machine busy with other "
+        f"work, the process never used more than {fuzz['peak_mib']:,} MiB, and {len(fuzz['lost'])} inputs gave "
+        "anything but a result or a one-line error."
         if fuzz
         else ""
     )
@@ -82,7 +82,7 @@ def page() -> str:
         lost="\n".join(
             [
                 row("a killed run continues to the same bits", "50 kills", "200 kills", "kills"),
-                row("a hurt comparison continues to the same bits", "7 faults", "70 faults", "comparisons"),
+                row("a comparison under faults continues to the same bits", "7 faults", "70 faults", "comparisons"),
                 row("every flipped bit and truncation is noticed", "1,002", "10,000", "damage"),
             ]
         ),
@@ -100,7 +100,7 @@ def page() -> str:
             [
                 row("memory, handles and threads stay flat over steps", "300", "20,000 steps", "steps"),
                 row("compare, continue, add and report in one process", "-", "300 comparisons", "tiny"),
-                row("a report of many finished runs, and a start", "-", "2,000 runs", "many"),
+                row("a report of many finished runs, and a restart", "-", "2,000 runs", "many"),
             ]
         ),
         growth=" ".join(text for text in growth if text),

@@ -72,7 +72,7 @@ class Comparison:
     def is_going(self) -> bool:
         return self.process.poll() is None
 
-    def told(self) -> str:
+    def output(self) -> str:
         return self.log.read_text()
 
     def end(self) -> None:
@@ -156,17 +156,17 @@ FAULTS = {
 }
 
 
-def hurt_comparisons(folder: Path, rounds: int, seed: int = 0, deadline: float = float("inf"), **settings) -> dict:
-    """Hurt a comparison in every way, one after the other, `rounds` times; then let it end and compare."""
+def inject_faults(folder: Path, rounds: int, seed: int = 0, deadline: float = float("inf"), **settings) -> dict:
+    """Inject every fault into a comparison, one after the other, `rounds` times; then let it finish and compare."""
     draw, done, lost, finished = random.Random(seed), Counter(), [], 0
     whole = Comparison(folder / "whole", **settings)
     if whole.wait() != 0:
-        return {"faults": {}, "comparisons": 0, "lost": [f"the undisturbed comparison failed: {whole.told()}"]}
+        return {"faults": {}, "comparisons": 0, "lost": [f"the undisturbed comparison failed: {whole.output()}"]}
     whole.close()
     for turn in range(rounds):
         if time.monotonic() > deadline:
             break
-        out = folder / f"hurt{turn}"
+        out = folder / f"disturbed{turn}"
         for name in draw.sample(list(FAULTS), len(FAULTS)):
             going = Comparison(out, **settings)
             try:
@@ -181,7 +181,7 @@ def hurt_comparisons(folder: Path, rounds: int, seed: int = 0, deadline: float =
             going.close()
             lost += [fault for run in out.glob("runs/*") for fault in faults_in(run)]
         last = Comparison(out, **settings)
-        lost += [] if last.wait() == 0 else [f"{out} did not end well: {last.told()[-2000:]}"]
+        lost += [] if last.wait() == 0 else [f"{out} did not end well: {last.output()[-2000:]}"]
         last.close()
         lost += compared(folder / "whole", out)
         finished += 1
@@ -200,10 +200,10 @@ def compared(whole: Path, out: Path) -> list[str]:
 
 
 if __name__ == "__main__":
-    words = argparse.ArgumentParser()
-    words.add_argument("--rounds", type=int, default=1)
-    words.add_argument("--seed", type=int, default=0)
-    words.add_argument("--seconds", type=float, default=float("inf"))
-    words.add_argument("--folder", type=Path, required=True)
-    given = words.parse_args()
-    print(json.dumps(hurt_comparisons(given.folder, given.rounds, given.seed, time.monotonic() + given.seconds)))  # noqa: T201
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--rounds", type=int, default=1)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--seconds", type=float, default=float("inf"))
+    parser.add_argument("--folder", type=Path, required=True)
+    args = parser.parse_args()
+    print(json.dumps(inject_faults(args.folder, args.rounds, args.seed, time.monotonic() + args.seconds)))  # noqa: T201

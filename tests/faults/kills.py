@@ -45,13 +45,13 @@ CONFIGS = [TINY, TINY.but(method="iternorm+aon+orth+dropout", epochs=3), TINY.bu
 WAYS = ("moment", "write", "before", "after")
 
 
-def forked(work, hurt) -> int:
-    """Start work in a child; `hurt` prepares its end."""
+def forked(work, prepare) -> int:
+    """Start work in a child; `prepare` arranges its end."""
     child = os.fork()
     if child:
         return child
     try:
-        hurt()
+        prepare()
         work()
         os._exit(0)
     except StoppedError:
@@ -70,7 +70,7 @@ def dying_in(way: str, turn: int):
     """Make this process kill itself in the middle of its n-th file."""
     count = iter(range(10**6))
 
-    def hurt() -> None:
+    def prepare() -> None:
         if way == "write":
             whole = files._Noting.write
 
@@ -95,7 +95,7 @@ def dying_in(way: str, turn: int):
 
             Path.replace = renamed
 
-    return hurt
+    return prepare
 
 
 def faults_in(folder: Path) -> list[str]:
@@ -118,7 +118,7 @@ def faults_in(folder: Path) -> list[str]:
     return found
 
 
-def told(folder: Path) -> dict:
+def comparable(folder: Path) -> dict:
     """The record of a run without what may change while nothing of the run does: times, and the commit checked out."""
     record = records.load(folder).without_times()
     record["environment"].pop("commit")
@@ -132,7 +132,7 @@ def differences(a: Path, b: Path) -> list[str]:
         for name in (checkpoints.LAST, checkpoints.BEST)
         if (a / name).read_bytes() != (b / name).read_bytes()
     ]
-    if told(a) != told(b):
+    if comparable(a) != comparable(b):
         found.append(f"{b}: the record differs")
     left = [path.name for path in b.iterdir() if path.name.startswith(files.PREFIX)]
     return found + [f"{b}: {name} was left" for name in left]
@@ -155,7 +155,7 @@ def kill_once(config: RunConfig, folder: Path, draw: random.Random, seconds: flo
     return way, os.WIFSIGNALED(status)
 
 
-def hurt_runs(folder: Path, kills: int, seed: int = 0, deadline: float = float("inf")) -> dict:
+def kill_runs(folder: Path, kills: int, seed: int = 0, deadline: float = float("inf")) -> dict:
     """Kill runs `kills` times in all; continue each to its end and compare it with an undisturbed one."""
     torch.set_num_threads(1)
     draw, done, lost, finished = random.Random(seed), Counter(), [], 0
@@ -166,18 +166,18 @@ def hurt_runs(folder: Path, kills: int, seed: int = 0, deadline: float = float("
         wholes.append((config, folder / f"whole{i}", time.monotonic() - began))
     while done.total() < kills and time.monotonic() < deadline:
         config, whole, seconds = wholes[finished % len(wholes)]
-        hurt = folder / f"hurt{finished}"
+        disturbed = folder / f"disturbed{finished}"
         for _ in range(draw.randrange(4, 9)):
-            way, killed = kill_once(config, hurt, draw, seconds)
-            lost += faults_in(hurt)
+            way, killed = kill_once(config, disturbed, draw, seconds)
+            lost += faults_in(disturbed)
             if not killed:
                 break
             done[way] += 1
-        run(config, hurt)
-        lost += differences(whole, hurt)
-        before = (hurt / records.RECORD).stat().st_mtime_ns
-        run(config, hurt)
-        lost += [] if (hurt / records.RECORD).stat().st_mtime_ns == before else [f"{hurt} was repeated"]
+        run(config, disturbed)
+        lost += differences(whole, disturbed)
+        before = (disturbed / records.RECORD).stat().st_mtime_ns
+        run(config, disturbed)
+        lost += [] if (disturbed / records.RECORD).stat().st_mtime_ns == before else [f"{disturbed} was repeated"]
         finished += 1
     return {"kills": done.total(), "ways": dict(done), "runs": finished, "lost": lost}
 
@@ -193,9 +193,9 @@ def contents(out: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in found if path.exists()}
 
 
-def hurt_reports(folder: Path, kills: int, seed: int = 0, deadline: float = float("inf")) -> dict:
+def kill_reports(folder: Path, kills: int, seed: int = 0, deadline: float = float("inf")) -> dict:
     """Kill a report in the middle of its tables; each file is then the old or the new one, whole."""
-    draw, done, lost, out = random.Random(seed), 0, [], folder / "hurt-report"
+    draw, done, lost, out = random.Random(seed), 0, [], folder / "disturbed-report"
     runs = factory.comparison(("bn", "bn+aon"), seeds=(0, 1), epochs=3)
     old, new = factory.write(folder / "old", runs[::2], command=()), factory.write(folder / "new", runs, command=())
     make_report(old, folder / "old-report")
@@ -218,16 +218,16 @@ def hurt_reports(folder: Path, kills: int, seed: int = 0, deadline: float = floa
 
 
 if __name__ == "__main__":
-    words = argparse.ArgumentParser()
-    words.add_argument("--kills", type=int, default=40)
-    words.add_argument("--seed", type=int, default=0)
-    words.add_argument("--seconds", type=float, default=float("inf"))
-    words.add_argument("--folder", type=Path, required=True)
-    given = words.parse_args()
-    end = time.monotonic() + given.seconds
-    tables = -(-given.kills // 5)
-    result = hurt_runs(given.folder, given.kills - tables, given.seed, end)
-    reports = hurt_reports(given.folder, tables, given.seed, end)
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--kills", type=int, default=40)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--seconds", type=float, default=float("inf"))
+    parser.add_argument("--folder", type=Path, required=True)
+    args = parser.parse_args()
+    end = time.monotonic() + args.seconds
+    tables = -(-args.kills // 5)
+    result = kill_runs(args.folder, args.kills - tables, args.seed, end)
+    reports = kill_reports(args.folder, tables, args.seed, end)
     result["ways"]["table"] = reports["kills"]
     result["kills"] += reports["kills"]
     result["lost"] += reports["lost"]

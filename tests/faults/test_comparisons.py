@@ -14,7 +14,7 @@ from tests.faults.comparisons import (
     Comparison,
     compared,
     epochs,
-    hurt_comparisons,
+    inject_faults,
     kill,
     until,
 )
@@ -25,10 +25,10 @@ from aon.lab.experiment.config import RunConfig
 from aon.lab.training.run import run
 
 
-def test_a_comparison_hurt_in_every_way_ends_with_the_same_bits(tmp_path):
-    found = hurt_comparisons(tmp_path, rounds=1)
+def test_a_comparison_under_every_fault_ends_with_the_same_bits(tmp_path):
+    found = inject_faults(tmp_path, rounds=1)
     assert found["lost"] == []
-    assert sum(found["faults"].values()) >= len(FAULTS) - 1  # one may have been over before it was hurt
+    assert sum(found["faults"].values()) >= len(FAULTS) - 1  # one may have finished before its fault
 
 
 @pytest.fixture
@@ -53,7 +53,7 @@ def test_ctrl_c_while_torch_is_loaded_leaves_nothing_and_no_traceback(started, t
         going.wait()
     # Before the first line of ours runs, the words are Python's own.
     assert going.process.returncode in (130, -signal.SIGINT, 1)
-    assert "unexpected fault" not in going.told()
+    assert "unexpected fault" not in going.output()
 
 
 def test_a_second_comparison_in_the_directory_is_refused_and_the_first_is_unharmed(started, tmp_path):
@@ -61,7 +61,7 @@ def test_a_second_comparison_in_the_directory_is_refused_and_the_first_is_unharm
     until(lambda: epochs(first.out) >= 2)
     second = started(epochs=60)
     assert second.wait() == 2
-    assert "is in use by another aon process" in second.told()
+    assert "is in use by another aon process" in second.output()
     assert first.is_going()
     kill(first.process.pid, signal.SIGTERM)
     assert first.wait() == 130
@@ -107,7 +107,7 @@ def test_a_damaged_record_is_named_and_the_other_runs_go_on(started, tmp_path):
     path.write_bytes(path.read_bytes().replace(b'"seed": 0', b'"seed": 1'))
     again = started(epochs=2, seeds=2)
     assert again.wait() == 2
-    assert "differs from its checksum; to do it again, delete" in again.told().replace("\n", " ")
+    assert "differs from its checksum; to do it again, delete" in again.output().replace("\n", " ")
     assert len(list(tmp_path.glob("out/runs/*-s1-*/model.safetensors"))) == 2
     shutil.rmtree(path.parent)
     assert started(epochs=2, seeds=2).wait() == 0
@@ -125,11 +125,11 @@ def test_images_that_change_between_two_runs_are_refused_by_name(started, tmp_pa
     until(lambda: epochs(going.out) >= 1)
     write(1)  # while the second run waits
     assert going.wait() == 2
-    assert "the dataset has changed since" in going.told()
+    assert "the dataset has changed since" in going.output()
     assert [record.status for record in records.load_all(going.out)] == ["done"]
     again = started(**settings)
     assert again.wait() == 2
-    assert "the dataset has changed since" in again.told()
+    assert "the dataset has changed since" in again.output()
     write(0)
     assert started(**settings).wait() == 0
 
@@ -155,13 +155,13 @@ def test_a_full_disk_is_told_plainly_and_the_comparison_continues_when_there_is_
     assert whole.wait() == 0
     going = started("disk/out", epochs=4)
     assert going.wait() == 2
-    told = going.told()
-    assert "No space left on device" in told
-    assert "inline_container" not in told
-    assert "Traceback" not in told
+    output = going.output()
+    assert "No space left on device" in output
+    assert "inline_container" not in output
+    assert "Traceback" not in output
     subprocess.run(["mount", "-o", "remount,size=60m", str(small_disk)], check=True)
     again = started("disk/out", epochs=4)
-    assert again.wait() == 0, again.told()
+    assert again.wait() == 0, again.output()
     assert compared(tmp_path / "whole", small_disk / "out") == []
 
 
@@ -173,8 +173,8 @@ def test_a_read_only_directory_is_told_plainly(started, tmp_path):
         subprocess.run(["mount", "-o", "remount,ro,bind", str(out)], check=True)
         going = started(epochs=1)
         assert going.wait() == 2
-        assert "Read-only file system" in going.told()
-        assert "Traceback" not in going.told()
+        assert "Read-only file system" in going.output()
+        assert "Traceback" not in going.output()
     finally:
         subprocess.run(["umount", str(out)], check=True)
 

@@ -41,7 +41,7 @@ def mutated(content: bytes, mutations: list[Mutation]) -> bytes:
     return content
 
 
-def drawn(draw: random.Random) -> list[Mutation]:
+def random_mutations(draw: random.Random) -> list[Mutation]:
     """A few changes from a random stream."""
     return [
         Mutation(
