@@ -10,7 +10,7 @@ TEST_TOOLS := hypothesis onnxruntime packaging pytest pytest-xdist
 # One thread for each of the test processes: they share the cores.
 TEST_ENV := ONEDNN_MAX_CPU_ISA=AVX512_CORE_BF16 OMP_NUM_THREADS=1
 
-.PHONY: soak fuzz pages compare test test-full lint types unit docs dist audit lock test-oldest test-newest format install clean
+.PHONY: study soak fuzz pages compare test test-full lint types unit docs dist audit lock test-oldest test-newest format install clean
 
 compare: $(VENV)/.lab  ## install, run the quick comparison on the data that comes with the package
 	$(BIN)/aon compare --preset quick
@@ -37,11 +37,15 @@ pages: $(VENV)/.dev  ## every generated part of README.md and docs/, from the re
 	PYTHONPATH=. $(BIN)/python scripts/draw_spectrum.py
 	PYTHONPATH=. $(BIN)/python scripts/draw_arrows.py
 	PYTHONPATH=. $(BIN)/python scripts/measure_spectra.py write
-	PYTHONPATH=. $(BIN)/python scripts/measure_restlessness.py write
+	PYTHONPATH=. $(BIN)/python scripts/measure_jumps.py write
 	PYTHONPATH=. $(BIN)/python scripts/write_reliability.py
 	PYTHONPATH=. $(BIN)/python scripts/scale_tables.py
 	PYTHONPATH=. $(BIN)/python scripts/compatibility.py table
 	$(BIN)/aon bench table --write docs
+
+study: $(VENV)/.dev  ## the study of results/study/PLAN.md (days; continues where it stopped), its reports, and the pages
+	PYTHONPATH=. $(TEST_ENV) nice -n 10 $(BIN)/python scripts/study.py run
+	$(MAKE) pages
 
 docs: $(VENV)/.dev  ## the documentation in site/; a broken link or reference is an error
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet

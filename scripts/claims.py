@@ -5,8 +5,10 @@ from typing import NamedTuple
 
 from aon.lab.experiment.records import Record
 from aon.lab.methods.grammar import parse
+from aon.lab.report.outcomes import BEST, LAST_FIVE, PRIMARY
 from aon.lab.report.statistics import Difference, difference, holm
 
+Measure = Callable[[Record], float | None]
 SIGNIFICANT = 0.05  # of the corrected p-value, as the plan has it
 
 
@@ -33,7 +35,8 @@ class Claim(NamedTuple):
 
 
 SIZE = "16 convolutions at a quarter of the width, 10,000 images, 30 epochs"
-_DATA = {"cifar10": "CIFAR-10", "cifar100": "CIFAR-100"}
+FIRST_SEED = 100
+DATA = {"cifar10": "CIFAR-10", "cifar100": "CIFAR-100"}
 _C10, _C100 = "cifar10", "cifar100"
 _MAPS = ("bn+aon:centre=top", "bn+aon:expansion=minimax", "bn+aon:order=4:expansion=minimax", "bn+aon:centre=mean")
 CLAIMS = (
@@ -52,72 +55,106 @@ CLAIMS = (
 )
 
 
-def verdict(found: Difference | None, corrected: float | None) -> str:
-    """What may be said of a claim."""
-    if found is None:
-        return "not run yet"
-    if corrected is None or corrected >= SIGNIFICANT:
-        return "not shown"
-    return "holds" if found.value > 0 else "the opposite holds"
+class Finding(NamedTuple):
+    """A claim with what was found: the difference, and its p-value after Holm's correction within the family."""
+
+    claim: Claim
+    found: Difference | None
+    p: float | None
+
+    @property
+    def complete(self) -> bool:
+        """Whether all seeds of the plan are there."""
+        return self.found is not None and self.found.n >= self.claim.seeds
+
+    @property
+    def verdict(self) -> str:
+        """What may be said of the claim: nothing before its runs are complete."""
+        if self.found is None:
+            return "not run yet"
+        if not self.complete:
+            return "incomplete"
+        if self.p is None or self.p >= SIGNIFICANT:
+            return "not shown"
+        return "holds" if self.found.value > 0 else "the opposite holds"
 
 
-def table(runs: dict[str, list[Record]]) -> str:
-    """A line for each claim, from the finished runs of each comparison.
+def judge(runs: dict[str, list[Record]]) -> list[Finding]:
+    """Every claim on the finished runs of each comparison.
 
     Args:
         runs: By the folder's name.
     """
-    tested = [(claim, _tested(claim.better, claim.base, runs.get(claim.folder, []), _accuracy)) for claim in CLAIMS]
-    corrected = _corrected(tested)
+    found = [_difference(claim, runs, PRIMARY.of) for claim in CLAIMS]
+    return [Finding(claim, one, p) for claim, one, p in zip(CLAIMS, found, _corrected(found), strict=True)]
+
+
+def table(runs: dict[str, list[Record]]) -> str:
+    """A line for each claim: the primary outcome with its tests, and the two secondary ones."""
     lines = [
-        "| | claim | the paper | here [95 % interval] | seeds | p | p, sign flips | |",
-        "|:--|:--|--:|--:|--:|--:|--:|:--|",
+        "| | claim | the paper | here [95 % interval] | seeds | p | p, sign flips | | best epoch | last five |",
+        "|:--|:--|--:|--:|--:|--:|--:|:--|--:|--:|",
     ]
-    for (claim, found), p in zip(tested, corrected, strict=True):
+    for test in judge(runs):
+        claim, found = test.claim, test.found
         names = [parse(method).label for method in (claim.better, claim.base)]
-        cells = [claim.number, f"{claim.family}: {names[0]} above {names[1]}", _paper(claim), *_numbers(found, p)]
-        cells.insert(4, f"{found.n if found else 0} of {claim.seeds}")
-        lines.append(f"| {' | '.join([*cells, verdict(found, p)])} |")
+        seeds = f"{found.n if found else 0} of {claim.seeds}"
+        value, *p_values = _numbers(found, test.p)
+        others = [_value(_difference(claim, runs, of)) for of in (BEST.of, LAST_FIVE.of)]
+        cells = [claim.number, f"{claim.family}: {names[0]} above {names[1]}", _paper(claim), value, seeds, *p_values]
+        lines.append(f"| {' | '.join([*cells, test.verdict, *others])} |")
     return "\n".join(lines)
 
 
 def findings(runs: dict[str, list[Record]]) -> list[str]:
     """A sentence for each claim about BN, the penalty and AON that at least two seeds speak to."""
-    tested = [(claim, _tested(claim.better, claim.base, runs.get(claim.folder, []), _accuracy)) for claim in CLAIMS]
     return [
-        _sentence(claim, found, p)
-        for (claim, found), p in zip(tested, _corrected(tested), strict=True)
-        if found and p is not None and {claim.better, claim.base} <= {"bn", "bn+orth", "bn+aon"}
+        _sentence(test.claim, test.found, test.p, test.complete)
+        for test in judge(runs)
+        if test.found and test.p is not None and {test.claim.better, test.claim.base} <= {"bn", "bn+orth", "bn+aon"}
     ]
 
 
-def _sentence(claim: Claim, found: Difference, p: float) -> str:
+def p_to_bn(runs: dict[str, list[Record]], folder: str) -> dict[str, float]:
+    """Corrected p-values of the claims of a folder that compare a method with BN, by the method."""
+    chosen = [test for test in judge(runs) if (test.claim.folder, test.claim.base) == (folder, "bn")]
+    return {test.claim.better: test.p for test in chosen if test.p is not None}
+
+
+def _sentence(claim: Claim, found: Difference, p: float, complete: bool) -> str:
     better, base = (parse(method).label for method in (claim.better, claim.base))
-    where = f"the study ({_DATA[claim.folder]}, {SIZE}, {found.n} of {claim.seeds} seeds)"
+    so_far = "" if complete else " so far"
+    where = f"the study ({DATA[claim.folder]}, {SIZE}, {found.n} of {claim.seeds} seeds{so_far})"
     side = "above" if found.value >= 0 else "below"
-    word = "significant" if p < SIGNIFICANT else "not significant"
+    word = ("significant" if p < SIGNIFICANT else "not significant") if complete else "no verdict before all have run"
     numbers = f"95 % interval {found.low:+.2f} to {found.high:+.2f}, p = {p:.2g}"
     return f"In {where} {better} was {abs(found.value):.2f} points {side} {base}: {word} ({numbers})."
 
 
 def convergence(runs: Iterable[Record]) -> str:
     """Training loss of AON's last epoch less BN's: the paper says that AON converges more slowly in training."""
-    found = _tested("bn+aon", "bn", runs, _loss)
+    return described(between("bn+aon", "bn", runs, _loss))
+
+
+def described(found: Difference | None) -> str:
+    """A difference with its interval, n and p, in one line."""
     if found is None:
         return "not run yet"
     interval = f" [{found.low:+.3f}, {found.high:+.3f}]" if found.low is not None else ""
     return f"{found.value:+.3f}{interval}, n = {found.n}" + (f", p = {found.p:.2g}" if found.p is not None else "")
 
 
-def _accuracy(run: Record) -> float | None:
-    return run.last.test_accuracy if run.last else None
-
-
 def _loss(run: Record) -> float | None:
     return run.epochs[-1].train_loss if run.epochs else None
 
 
-def _tested(better: str, base: str, runs: Iterable[Record], of: Callable[[Record], float | None]) -> Difference | None:
+def _difference(claim: Claim, runs: dict[str, list[Record]], of: Measure) -> Difference | None:
+    """The difference over the seeds of the plan, though more may have run since."""
+    planned = [run for run in runs.get(claim.folder, []) if run.config.seed < FIRST_SEED + claim.seeds]
+    return between(claim.better, claim.base, planned, of)
+
+
+def between(better: str, base: str, runs: Iterable[Record], of: Measure = PRIMARY.of) -> Difference | None:
     """The difference of two methods over the seeds that both have."""
     scores: dict[str, dict[int, float]] = {better: {}, base: {}}
     for run in runs:
@@ -127,14 +164,19 @@ def _tested(better: str, base: str, runs: Iterable[Record], of: Callable[[Record
     return difference(scores[better], scores[base]) if scores[better].keys() & scores[base].keys() else None
 
 
-def _corrected(tested: list[tuple[Claim, Difference | None]]) -> list[float | None]:
-    """p-values after Holm's correction within each family."""
-    values: list[float | None] = [None] * len(tested)
-    for family in dict.fromkeys(claim.family for claim, _ in tested):
-        places = [place for place, (claim, _) in enumerate(tested) if claim.family == family]
-        found = [tested[place][1] for place in places]
-        for place, p in zip(places, holm([one.p if one else None for one in found]), strict=True):
-            values[place] = p
+def _corrected(found: list[Difference | None]) -> list[float | None]:
+    """p-values after Holm's correction within each family, for as many hypotheses as the plan has in it.
+
+    A hypothesis that has no p-value yet counts as one whose p-value is 1: the others are not corrected for less
+    because it is missing.
+    """
+    values: list[float | None] = [None] * len(found)
+    for family in dict.fromkeys(claim.family for claim in CLAIMS):
+        places = [place for place, claim in enumerate(CLAIMS) if claim.family == family]
+        raw = [one.p if (one := found[place]) else None for place in places]
+        corrected = holm([1.0 if p is None else p for p in raw])
+        for place, p, own in zip(places, corrected, raw, strict=True):
+            values[place] = p if own is not None else None
     return values
 
 
@@ -151,3 +193,7 @@ def _numbers(found: Difference | None, corrected: float | None) -> list[str]:
     interval = f" [{found.low:+.2f}, {found.high:+.2f}]" if found.low is not None and found.high is not None else ""
     flips = f"{found.flip_p:.2g}" if found.flip_p is not None else "-"
     return [f"{found.value:+.2f}{interval}", f"{corrected:.2g}" if corrected is not None else "-", flips]
+
+
+def _value(found: Difference | None) -> str:
+    return f"{found.value:+.2f}" if found else "-"

@@ -9,20 +9,24 @@ nothing and fails where a document is not up to date.
 import json
 import sys
 import tomllib
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from pathlib import Path
 
+from scripts.study import best_map
+
 from aon.lab.bench.record import load as load_bench
 from aon.lab.errors import LabError
+from aon.lab.experiment.config import RunConfig
 from aon.lab.experiment.records import COMPARISON, Record, load_all, load_comparison
+from aon.lab.methods.grammar import parse
 from aon.lab.report.statistics import Difference, difference, holm, summarise
 from aon.lab.report.study import FINDINGS
 from aon.lab.system.files import write_text
 from scripts import claims
 
 ROOT = Path(__file__).resolve().parents[1]
+BASES = ("bn", "ln")
 MAIN_METHODS = ("bn", "bn+orth", "bn+aon")
 ENOUGH_SEEDS = 5  # below this a table is called a demonstration
 NOTHING = "-"
@@ -44,11 +48,16 @@ def main_comparisons(results: Path) -> list[Path]:
 
 def finished(folder: Path) -> list[Record]:
     """Finished runs of a comparison that share their settings; where settings vary, those of the most runs."""
-    runs = [run for run in _loaded(folder) if run.status == "done"]
-    if not runs:
-        return []
-    usual, _ = Counter(map(_settings, runs)).most_common(1)[0]
-    return [run for run in runs if _settings(run) == usual]
+    return max(by_setting(folder), key=len, default=[])
+
+
+def by_setting(folder: Path) -> list[list[Record]]:
+    """Finished runs of a comparison, those that share their settings together."""
+    groups: dict[str, list[Record]] = {}
+    for run in _loaded(folder):
+        if run.status == "done":
+            groups.setdefault(_settings(run), []).append(run)
+    return list(groups.values())
 
 
 def _loaded(folder: Path) -> list[Record]:
@@ -63,20 +72,39 @@ def _settings(run: Record) -> str:
 
 
 def table(folder: Path, only: Sequence[str] = ()) -> str:
-    """Accuracy of each method, its difference to BN, interval and p, with a line that says what was run."""
-    runs = [run for run in finished(folder) if not only or run.config.method in only]
+    """A table of the runs that share the settings of the most, if `only` names methods; else one for each setting."""
+    groups = [[run for run in finished(folder) if run.config.method in only]] if only else by_setting(folder)
+    return "\n\n".join(_table(folder, runs) for runs in groups)
+
+
+def _table(folder: Path, runs: list[Record]) -> str:
+    """Accuracy of each method, its difference to BN (or LN), interval and p, with a line that says what was run."""
     methods = [method for method in load_comparison(folder).methods if any(run.config.method == method for run in runs)]
-    methods.sort(key=lambda method: method != "bn")
+    base = next((method for method in BASES if method in methods), methods[0])
+    methods.sort(key=lambda method: method != base)
     last = {method: _scores(runs, method, "last") for method in methods}
-    gains = [difference(last[method], last["bn"]) if "bn" in last and method != "bn" else None for method in methods]
-    corrected = holm([gain.p if gain else None for gain in gains])
-    lines = ["| method | seeds | last epoch | best epoch | last: difference to BN | p |", "|:--|--:|--:|--:|--:|--:|"]
+    gains = [difference(last[method], last[base]) if method != base else None for method in methods]
+    corrected = _corrected(folder, methods, gains)
+    label = next(run.label for run in runs if run.config.method == base)
+    lines = [f"| method | seeds | last epoch | best epoch | last: difference to {label} | p |", "|:--|" + "--:|" * 5]
     for method, gain, p in zip(methods, gains, corrected, strict=True):
         label = next(run.label for run in runs if run.config.method == method)
         cells = [label, str(len(last[method])), _mean(last[method]), _mean(_scores(runs, method, "best"))]
         lines.append(f"| {' | '.join([*cells, _gain(gain), NOTHING if p is None else f'{p:.2g}'])} |")
     fewest = min(len(scores) for scores in last.values())
-    return "\n\n".join([_caption(folder, runs[0]), "\n".join(lines), _reading(runs[0], fewest)])
+    return "\n\n".join([_caption(folder, runs[0]), "\n".join(lines), _reading(folder, runs[0], fewest)])
+
+
+def _corrected(folder: Path, methods: Sequence[str], gains: Sequence[Difference | None]) -> list[float | None]:
+    """p-values corrected within the families of the study's plan, or over the table where there is no plan."""
+    if not _in_study(folder):
+        return holm([gain.p if gain else None for gain in gains])
+    planned = claims.p_to_bn(study_runs(folder.parent), folder.name)
+    return [planned.get(method) for method in methods]
+
+
+def _in_study(folder: Path) -> bool:
+    return folder.parent.name == "study"
 
 
 def _scores(runs: Iterable[Record], method: str, which: str) -> Scores:
@@ -104,21 +132,35 @@ def _caption(folder: Path, run: Record) -> str:
     width = "full width" if config.width == 1 else f"width {Fraction(config.width).limit_denominator(64)}"
     size = f"{images.train:,} training images of {config.dataset}, {config.epochs} epochs"
     place = folder.relative_to(ROOT).as_posix() if folder.is_relative_to(ROOT) else folder.name
-    return f"**{load_comparison(folder).name}**: {config.network} at {width}, {size} (`{place}`)."
+    name = load_comparison(folder).name
+    if _in_study(folder):
+        name = f"The study on {claims.DATA[config.dataset]}{'' if folder.name in claims.DATA else ', exploratory'}"
+    return f"**{name}**: {', '.join([f'{config.network} at {width}', size, *_others(config)])} (`{place}`)."
 
 
-def _reading(run: Record, seeds: int) -> str:
+def _others(config: RunConfig) -> list[str]:
+    """Settings of the optimisation that are not the paper's."""
+    usual = RunConfig.model_validate({})
+    names = ("optimiser", "learning_rate", "schedule", "warm_up", "weight_decay")
+    changed = [name for name in names if getattr(config, name) != getattr(usual, name)]
+    return [f"{name.replace('_', ' ')} {getattr(config, name)}" for name in changed]
+
+
+def _reading(folder: Path, run: Record, seeds: int) -> str:
     chosen = (
         "chosen on validation images"
         if run.images.validation
         else "chosen on the test images, as in the paper: it flatters every method"
     )
     parts = [f"Test accuracy in percent, mean ± standard deviation over seeds; the best epoch is {chosen}."]
-    parts.append(
-        "Brackets: 95 % interval; p: two-sided t-test paired by seed, corrected for the comparisons of the table."
+    family = (
+        "within its family in the plan, if it is a hypothesis there"
+        if _in_study(folder)
+        else "for the comparisons of the table"
     )
+    parts.append(f"Brackets: 95 % interval; p: two-sided t-test paired by seed, corrected {family}.")
     if seeds < ENOUGH_SEEDS:
-        parts.append(f"With {seeds} {'seed' if seeds == 1 else 'seeds'} this is a demonstration, not evidence.")
+        parts.append(f"Differences over fewer than {ENOUGH_SEEDS} seeds are a demonstration, not evidence.")
     return " ".join(parts)
 
 
@@ -132,7 +174,18 @@ def study(folder: Path) -> str:
     runs = study_runs(folder)
     losses = [f"{name} {claims.convergence(found)}" for name, found in runs.items()]
     note = "Training loss of the last epoch, BN+AON(q=2) less BN"
-    return f"{claims.table(runs)}\n\n{note}: {'; '.join(losses)}."
+    return f"{claims.table(runs)}\n\n{note}: {'; '.join(losses)}.\n\n{_best_map(folder / 'cifar10')}"
+
+
+def _best_map(folder: Path) -> str:
+    """The best of our maps against the paper's, over all seeds that both have."""
+    what = "Exploratory: the best of our maps by validation accuracy"
+    try:
+        best = best_map(folder)
+    except LabError:
+        return f"{what}: not all have run yet."
+    found = claims.described(claims.between(best, "bn+aon", finished(folder)))
+    return f"{what}, {parse(best).label}, less BN+AON(q=2): {found}."
 
 
 def cost(bench: Path) -> str:
@@ -180,18 +233,22 @@ def documents(root: Path = ROOT) -> dict[Path, str]:
     """Each document with its generated parts as the records have them."""
     results = root / "results"
     readme, reproducing = root / "README.md", root / "docs" / "reproducing.md"
-    short = "\n\n".join(table(folder, MAIN_METHODS) for folder in main_comparisons(results))
+    sentences = claims.findings(study_runs(results / "study"))
+    short = "\n\n".join([table(folder, MAIN_METHODS) for folder in main_comparisons(results)] + _listed(sentences))
     text = between(readme.read_text(encoding="utf-8"), "results", short)
     text = between(text, "cost", cost(results / "bench"))
     text = between(text, "versions", versions(root / "pyproject.toml"))
     whole = "\n\n".join(table(folder) for folder in comparisons(results))
     page = between(reproducing.read_text(encoding="utf-8"), "results", whole)
-    sentences = claims.findings(study_runs(results / "study"))
     return {
         readme: text,
         reproducing: between(page, "claims", study(results / "study")),
         root / FINDINGS.relative_to(ROOT): json.dumps({"findings": sentences}, indent=1) + "\n",
     }
+
+
+def _listed(sentences: list[str]) -> list[str]:
+    return ["\n".join(f"- {sentence}" for sentence in sentences)] if sentences else []
 
 
 def main(args: list[str]) -> int:

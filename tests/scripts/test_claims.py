@@ -1,6 +1,6 @@
 """The claims of the study, tested on records."""
 
-from scripts.claims import CLAIMS, convergence, findings, table, verdict
+from scripts.claims import CLAIMS, Finding, convergence, findings, judge, p_to_bn, table
 from scripts.readme_results import ROOT
 from tests.lab import factory
 
@@ -37,15 +37,46 @@ def test_a_claim_has_its_difference_its_seeds_and_a_p_corrected_within_its_famil
     corrected = holm([one.p for one in tested])
     assert cells[4].startswith(f"{tested[0].value:+.2f} [")
     assert [lines[name].split("|")[6].strip() for name in ("H1", "H2", "H3")] == [f"{p:.2g}" for p in corrected]
-    assert lines["H8"].endswith("| 0 of 5 | - | - | not run yet |")
+    assert cells[8] == "incomplete"
+    assert lines["H8"].endswith("| 0 of 5 | - | - | not run yet | - | - |")
 
 
-def test_verdicts_claim_no_more_than_p_allows():
+def test_verdicts_claim_no_more_than_p_and_the_number_of_seeds_allow():
     up, down = difference({0: 2.0, 1: 3.0}, {0: 1.0, 1: 1.5}), difference({0: 1.0, 1: 1.5}, {0: 2.0, 1: 3.0})
-    assert verdict(None, None) == "not run yet"
-    assert verdict(up, None) == verdict(up, claims.SIGNIFICANT) == "not shown"
-    assert verdict(up, 0.01) == "holds"
-    assert verdict(down, 0.01) == "the opposite holds"
+    claim = CLAIMS[0]._replace(seeds=2)
+    assert Finding(claim, None, None).verdict == "not run yet"
+    assert Finding(claim, up, None).verdict == Finding(claim, up, claims.SIGNIFICANT).verdict == "not shown"
+    assert Finding(claim, up, 0.01).verdict == "holds"
+    assert Finding(claim, down, 0.01).verdict == "the opposite holds"
+    assert Finding(claim._replace(seeds=3), up, 0.01).verdict == "incomplete"
+
+
+def test_a_hypothesis_that_has_not_run_counts_in_the_correction_of_its_family():
+    found = [run for run in runs(range(4)) if run.config.method != "bn+orth"]
+    first, second, third = judge({"cifar10": found})[:3]
+    assert second.p is None
+    assert third.p is None
+    assert first.p == min(1.0, 3 * first.found.p)
+    assert p_to_bn({"cifar10": found}, "cifar10") == {"bn+aon": first.p}
+    assert p_to_bn({"cifar10": found}, "cifar100") == {}
+
+
+def test_seeds_beyond_the_plan_do_not_count_in_a_claim():
+    planned = factory.comparison(seeds=range(100, 108), epochs=2)
+    more = factory.comparison(seeds=range(100, 110), epochs=2)
+    assert judge({"cifar10": more}) == judge({"cifar10": planned})
+
+
+def test_the_secondary_outcomes_stand_beside_the_primary_one():
+    found = factory.comparison(seeds=range(2), epochs=8, validation_size=50)
+    cells = [cell.strip() for cell in table({"cifar10": found}).splitlines()[2].split("|")]
+    for place, of in ((9, lambda run: run.best.test_accuracy), (10, lambda run: run.last_five)):
+        gaps = [
+            of(next(run for run in found if (run.config.method, run.config.seed) == ("bn+aon", seed)))
+            - of(next(run for run in found if (run.config.method, run.config.seed) == ("bn", seed)))
+            for seed in range(2)
+        ]
+        assert cells[place] == f"{sum(gaps) / 2:+.2f}"
 
 
 def test_convergence_is_the_paired_difference_of_the_training_losses():
@@ -61,4 +92,6 @@ def test_findings_speak_of_the_main_methods_where_two_seeds_do():
     found = findings({"cifar10": runs([0, 1, 2])})
     assert len(found) == 3
     assert found[0].startswith("In the study (CIFAR-10, 16 convolutions at a quarter of the width")
-    assert "3 of 8 seeds) BN+AON(q=2) was " in found[0]
+    assert "3 of 8 seeds so far) BN+AON(q=2) was " in found[0]
+    assert ": no verdict before all have run (95 % interval " in found[0]
+    assert ": significant (" in findings({"cifar10": runs(range(8))})[0]

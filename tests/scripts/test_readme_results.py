@@ -1,10 +1,12 @@
 """README.md and docs/reproducing.md hold what the records say."""
 
 import pytest
-from scripts.readme_results import ROOT, between, documents, main, main_comparisons, table, versions
+from scripts.readme_results import ROOT, between, documents, finished, main, main_comparisons, table, versions
 from tests.lab import factory
 
 from aon.lab.errors import LabError
+from aon.lab.report.statistics import difference
+from scripts import claims
 
 
 def test_the_documents_are_up_to_date():
@@ -30,8 +32,42 @@ def test_a_table_has_every_method_with_n_difference_and_p(tmp_path):
 def test_few_seeds_are_called_a_demonstration_and_one_seed_has_no_p(tmp_path):
     factory.write(tmp_path, factory.comparison(seeds=[0], epochs=2))
     text = table(tmp_path)
-    assert "With 1 seed this is a demonstration, not evidence." in text
+    assert "Differences over fewer than 5 seeds are a demonstration, not evidence." in text
     assert all(line.endswith("| - |") for line in text.splitlines() if line.startswith("| BN"))
+
+
+def test_each_setting_has_a_table_and_its_caption_says_which(tmp_path):
+    runs = [run for rate in (0.05, 0.2) for run in factory.comparison(epochs=2, learning_rate=rate)]
+    factory.write(tmp_path, runs)
+    captions = [line for line in table(tmp_path).splitlines() if line.startswith("**")]
+    assert [caption.partition(" epochs, ")[2].partition(" (")[0] for caption in captions] == [
+        "learning rate 0.05",
+        "learning rate 0.2",
+    ]
+    assert table(tmp_path, ("bn", "bn+aon")).count("| BN |") == 1
+
+
+def test_p_values_of_the_study_are_those_of_its_plan(tmp_path):
+    folder = factory.write(tmp_path / "study" / "cifar10", factory.comparison(seeds=range(4), dataset="cifar10"))
+    text = table(folder, ("bn", "bn+aon"))
+    planned = claims.p_to_bn({"cifar10": finished(folder)}, "cifar10")["bn+aon"]
+    assert text.startswith("**The study on CIFAR-10**: ")
+    assert f"| {planned:.2g} |" in text
+    assert planned > difference_to_bn(folder)
+
+
+def difference_to_bn(folder):
+    scores = {method: {} for method in ("bn", "bn+orth", "bn+aon")}
+    for run in finished(folder):
+        scores[run.config.method][run.config.seed] = run.last.test_accuracy
+    return difference(scores["bn+aon"], scores["bn"]).p
+
+
+def test_transformers_are_compared_with_layer_normalisation(tmp_path):
+    factory.write(tmp_path, factory.comparison(("ln+aon", "ln"), epochs=2))
+    lines = table(tmp_path).splitlines()
+    assert "| last: difference to LN |" in lines[2]
+    assert lines[4].startswith("| LN | 3 |")
 
 
 def test_unfinished_runs_do_not_count(tmp_path):

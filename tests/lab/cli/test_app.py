@@ -139,7 +139,7 @@ FAULTS = {
     "network": (["train", "--model", "nowhere:net"], "cannot import 'nowhere'"),
     "report": (["report", "nowhere"], "nowhere is not a directory"),
     "reports": (["report", ".", "."], "out: should be given for a report of 2 directories"),
-    "vary": (["compare", "--vary", "beta=1,2"], "vary = 'beta': is an option of a method"),
+    "vary": (["compare", "--vary", "lower=1,2"], "vary.lower: aon: lower"),
     "base": (["compare", "--methods", "bn,bn+aon", "--base", "ln"], "base = 'ln': should be one of the methods"),
     "inspect": (["inspect", "nowhere.pt"], "there is no nowhere.pt"),
     "fold": (["fold", "nowhere", "x.txt"], "x.txt: the name should end in .safetensors or .onnx"),

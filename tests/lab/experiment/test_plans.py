@@ -70,15 +70,25 @@ def test_settings_vary_by_the_command_line_and_by_a_file(tmp_path):
     assert len(plan_comparison({}).settings()) == 1
 
 
+def test_an_option_varies_in_the_methods_that_have_it(tmp_path):
+    plan = plan_comparison({"vary": ["beta=1,10,100", "width=0.5,1"]})
+    assert plan.methods == ("bn", "bn+orth:beta=1", "bn+orth", "bn+orth:beta=100", "bn+aon")
+    assert plan.vary == {"width": (0.5, 1.0)}
+    file = tmp_path / "a.toml"
+    file.write_text('methods = ["bn", "bn+aon:centre=mean"]\n[vary]\norder = [0, 4]\n')
+    assert plan_comparison({}, file).methods == ("bn", "bn+aon:order=0:centre=mean", "bn+aon:order=4:centre=mean")
+
+
 @pytest.mark.parametrize(
     ("vary", "message"),
     [
         (["learning_rate"], "vary = 'learning_rate': should be a setting and its values"),
         (["learning_rate="], r"vary.learning_rate = \[\]: should be a list of values"),
         (["learning_rate=much"], "learning_rate = 'much': should be a valid number"),
-        (["lerning_rate=1"], "unknown setting 'lerning_rate'; did you mean 'learning_rate'"),
-        (["seed=1,2"], "unknown setting 'seed'"),
-        (["beta=1,10"], "vary = 'beta': is an option of a method, not a setting; list its values in methods"),
+        (["lerning_rate=1"], "unknown setting or option 'lerning_rate'; did you mean 'learning_rate'"),
+        (["seed=1,2"], "unknown setting or option 'seed'"),
+        (["magnitude=1,2"], r"vary = 'magnitude': none of the methods bn, bn\+orth, bn\+aon has this option"),
+        (["beta=1,-2"], "vary.beta: orth: beta"),
         ({"epochs": 3}, "vary.epochs = 3: should be a list of values"),
         (3, "vary = 3: should be a table of settings"),
     ],

@@ -3,7 +3,7 @@
 import pytest
 from tests.lab import factory
 
-from aon.lab.report.paper_figures import MOST_SETTINGS, figure_1, figure_2
+from aon.lab.report.paper_figures import LINE, MOST_LINES, MOST_SETTINGS, figure_1, figure_2
 from aon.lab.report.style import styles
 from aon.lab.report.summary import summarise_runs
 
@@ -39,14 +39,22 @@ def test_figure_2_has_both_data_sets_and_the_methods_they_share():
     figure = figure_2(summarise_runs([*ten, *hundred]))
     panels = ("training accuracy (%)", "training loss", "validation loss", "validation accuracy (%)")
     letters = iter("abcdefgh")
-    assert titles(figure) == [
-        f"({next(letters)}) {panel}, {name}" for name in ("cifar10", "cifar100") for panel in panels
-    ]
+    assert titles(figure) == [f"({next(letters)}) {panel}" for _ in range(2) for panel in panels]
+    assert [axes.get_ylabel() for axes in figure.axes] == ["cifar10", "", "", "", "cifar100", "", "", ""]
     assert [text.get_text() for text in figure.legends[0].get_texts()] == ["BN", "BN+orthonormal", "BN+AON(q=2)"]
     assert [len(axes.get_lines()) for axes in figure.axes] == [3] * 8
     assert [{line.get_linestyle() for line in axes.get_lines()} for axes in figure.axes] == [
         *([{"-"}] * 2 + [{"--"}] * 2) * 2
     ]
+
+
+def test_a_long_setting_stands_in_a_few_short_lines_beside_its_panels():
+    one = factory.comparison(epochs=2, dataset="cifar10", train_size=2000, learning_rate=0.05, batch_size=64)
+    other = factory.comparison(epochs=3, dataset="cifar100")
+    label = figure_2(summarise_runs([*one, *other])).axes[0].get_ylabel()
+    assert label.startswith("dataset cifar10 · train size 2000")
+    assert all(len(line) <= LINE for line in label.splitlines())
+    assert len(label.splitlines()) <= MOST_LINES
 
 
 @pytest.mark.parametrize("draw", [figure_1, figure_2])

@@ -9,7 +9,7 @@ from aon.lab.errors import LabError
 from aon.lab.experiment import presets, records
 from aon.lab.experiment.config import PLACEMENT, RunConfig, check_type, make, read_toml
 from aon.lab.methods.grammar import parse, parse_list
-from aon.lab.methods.vocabulary import VOCABULARY
+from aon.lab.methods.variation import OPTION_NAMES, vary_option
 from aon.lab.system.shown import shown
 from aon.lab.system.suggest import check_known
 
@@ -17,7 +17,6 @@ SETTINGS = frozenset(RunConfig.model_fields)
 # A comparison has the settings of its runs, but methods and seeds in the place of method and seed.
 COMPARISON = (SETTINGS - {"method", "seed"}) | {"preset", "name", "methods", "seeds", "vary", "base"}
 RUN = SETTINGS | {"preset"}
-OPTION_NAMES = frozenset(option.name for word in VOCABULARY.values() for option in word.options)
 MOST_SEEDS, LONGEST_NAME = 10_000, 1_000
 
 
@@ -95,7 +94,8 @@ def plan_comparison(given: Mapping[str, Any], file: Path | None = None, out: Pat
     seeds = _seeds(values.pop("seeds", start.seeds))
     if not isinstance(name, str) or not name.strip() or len(name) > LONGEST_NAME:
         raise LabError(f"name = {shown(name)}: should be a word or a sentence of at most {LONGEST_NAME} characters")
-    vary, against = values.pop("vary", start.vary), values.pop("base", None)
+    methods, vary = _expanded(methods, _read_vary(values.pop("vary", start.vary)))
+    against = values.pop("base", None)
     baseline = start.baseline if against is None else _baseline(against, {*methods, *start.methods})
     base = make({**start.base.model_dump(), **values})
     return Plan(name, start.preset, methods, seeds, base, named, _vary(vary, base), baseline)
@@ -158,16 +158,31 @@ def _seeds(value: object) -> tuple[int, ...]:
     return tuple(dict.fromkeys(numbers))
 
 
-def _vary(value: object, base: RunConfig) -> dict[str, tuple[Any, ...]]:
-    """The values of each setting that varies, checked and without repetitions."""
+def _read_vary(value: object) -> dict[str, Sequence[Any]]:
+    """The values of each setting or option that varies, as they were given."""
     given = dict(map(_varied, value)) if isinstance(value, list | tuple) else value
     if not isinstance(given, Mapping):
         raise LabError(f"vary = {value!r}: should be a table of settings, such as learning_rate = [0.05, 0.1]")
-    checked: dict[str, tuple[Any, ...]] = {}
     for name, values in given.items():
-        _check_varied(name)
+        check_known("setting or option", name, sorted((SETTINGS - {"method", "seed", *PLACEMENT}) | OPTION_NAMES))
         if not isinstance(values, list | tuple) or not values:
             raise LabError(f"vary.{name} = {values!r}: should be a list of values, such as [0.05, 0.1]")
+    return dict(given)
+
+
+def _expanded(
+    methods: tuple[str, ...], vary: Mapping[str, Sequence[Any]]
+) -> tuple[tuple[str, ...], dict[str, Sequence[Any]]]:
+    """The methods at every value of the options that vary, and the settings that do."""
+    for name in [name for name in vary if name not in SETTINGS]:
+        methods = vary_option(methods, name, vary[name])
+    return methods, {name: values for name, values in vary.items() if name in SETTINGS}
+
+
+def _vary(given: Mapping[str, Sequence[Any]], base: RunConfig) -> dict[str, tuple[Any, ...]]:
+    """The values of each setting that varies, checked and without repetitions."""
+    checked: dict[str, tuple[Any, ...]] = {}
+    for name, values in given.items():
         plain = [base.but(**{name: one}).model_dump(mode="json")[name] for one in values]
         checked[name] = tuple(one for i, one in enumerate(plain) if one not in plain[:i])
     return checked
@@ -179,15 +194,6 @@ def _varied(text: object) -> tuple[str, list[str]]:
     if not equals:
         raise LabError(f"vary = {text!r}: should be a setting and its values, such as learning_rate=0.05,0.1")
     return name.strip().replace("-", "_"), [part.strip() for part in values.split(",") if part.strip()]
-
-
-def _check_varied(name: str) -> None:
-    if name in OPTION_NAMES - SETTINGS:
-        raise LabError(
-            f"vary = {name!r}: is an option of a method, not a setting; "
-            f"list its values in methods, such as bn+orth:{name}=...,bn+orth:{name}=..."
-        )
-    check_known("setting", name, sorted(SETTINGS - {"method", "seed", *PLACEMENT}))
 
 
 def _baseline(value: object, methods: Collection[str]) -> str:

@@ -1,6 +1,7 @@
 """The paper's two figures: best run of each method, training solid, validation dashed."""
 
 import re
+import textwrap
 from collections.abc import Sequence
 
 from matplotlib.axes import Axes
@@ -15,6 +16,7 @@ ORDERS = re.compile(r"bn\+aon(:order=\d+)?")
 """The methods of Figure 1: the paper's map at its orders, nothing else changed."""
 
 MOST_SETTINGS = 4
+LINE, MOST_LINES = 34, 3  # of a setting's name beside its panels
 
 
 def figure_1(results: Results) -> Figure | None:
@@ -56,18 +58,24 @@ def _drawn(results: Results, lines: Sequence[Sequence[Row]], panels: Sequence[Pa
         figure = new_figure(width, 0.6 + 2.5 * len(lines))
         grid = figure.subplots(len(lines), len(panels), squeeze=False)
         for i, (line, rows) in enumerate(zip(grid, lines, strict=True)):
+            line[0].set_ylabel(_setting(rows[0]))
             for j, (axes, panel) in enumerate(zip(line, panels, strict=True)):
                 _draw_panel(axes, results, rows, panel, chr(ord("a") + i * len(panels) + j))
         method_legend(figure, results, list(dict.fromkeys(row.method for rows in lines for row in rows)))
         return figure
 
 
+def _setting(row: Row) -> str:
+    """Name of a row's setting in a few lines; that of a data set alone is its own name."""
+    name = row.setting if " · " in row.setting else row.setting.removeprefix("dataset ")
+    return "\n".join(map(plain, textwrap.wrap(name, LINE, max_lines=MOST_LINES, placeholder=" …")))
+
+
 def _draw_panel(axes: Axes, results: Results, rows: Sequence[Row], panel: Panel, letter: str) -> None:
     name, field, dashes = panel
     for row in rows:
         draw_best(axes, row, styles(results)[row.method], field, dashes)
-    where = f", {plain(rows[0].setting.removeprefix('dataset '))}" if rows[0].setting else ""
-    axes.set_title(f"({letter}) {name}{where}", fontsize=8)
+    axes.set_title(f"({letter}) {name}", fontsize=8)
     axes.set_xlabel("epoch")
     axes.xaxis.set_major_locator(whole_numbers())
     limit(axes)

@@ -1,19 +1,18 @@
-"""The measurement of restlessness on a tiny run, and the page made from its records."""
+"""The measurement of jumps on a tiny run, and the page made from its records."""
 
 import math
 
 import pytest
 import torch
-from scripts.measure_restlessness import (
+from scripts.measure_jumps import (
     PAGE,
-    RECORDS,
     SIZES,
     VARIANTS,
+    jumps,
     load,
     main,
     measure_run,
     page,
-    restlessness,
     table,
 )
 
@@ -54,14 +53,13 @@ def test_every_variant_is_a_run():
         RunConfig(**SIZES, **variant.settings)
 
 
-def test_restlessness_is_the_mean_jump_of_the_second_half():
-    assert restlessness([0.0, 90.0, 10.0, 11.0, 9.0, 9.0]) == pytest.approx(1.0)
+def test_jumps_are_the_mean_jump_of_the_second_half():
+    assert jumps([0.0, 90.0, 10.0, 11.0, 9.0, 9.0]) == pytest.approx(1.0)
 
 
 def test_the_page_is_up_to_date():
     text = PAGE.read_text(encoding="utf-8")
     assert page(text) == text, "run `make pages`"
-    assert RECORDS.is_dir()
     assert len(table(load()).splitlines()) == 2 + len(load())
 
 

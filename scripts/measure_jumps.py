@@ -1,7 +1,7 @@
 """Why the validation accuracy of AON jumps from epoch to epoch: measure what could cause it, and take each cause away.
 
-    python scripts/measure_restlessness.py measure    # results/restlessness; continues where it stopped
-    python scripts/measure_restlessness.py write      # the part of docs/reproducing.md that is made from it
+    python scripts/measure_jumps.py measure    # results/jumps; continues where it stopped
+    python scripts/measure_jumps.py write      # the part of docs/reproducing.md that is made from it
 
 `measure` needs CIFAR-10 (AON_DATA) and takes about a minute and a half a run on a quiet core.
 """
@@ -27,9 +27,9 @@ from aon.lab.training.allocator import keep_memory
 from aon.lab.training.loop import Parts, Totals, eval_steps, train_steps
 
 ROOT = Path(__file__).resolve().parents[1]
-RECORDS = ROOT / "results" / "restlessness"
+RECORDS = ROOT / "results" / "jumps"
 PAGE = ROOT / "docs" / "reproducing.md"
-BEGIN, END = "<!-- restlessness: begin (made by scripts/measure_restlessness.py) -->", "<!-- restlessness: end -->"
+BEGIN, END = "<!-- jumps: begin (made by scripts/measure_jumps.py) -->", "<!-- jumps: end -->"
 SEEDS = (200, 201, 202)
 SIZES: dict[str, Any] = {
     "dataset": "cifar10", "train_size": 5000, "validation_size": 2000, "test_size": 1000, "width": 0.125,
@@ -47,15 +47,19 @@ class Variant(NamedTuple):
     held: bool = False
 
 
+_AON, _MINIMAX = "bn+aon", "bn+aon:expansion=minimax"
+_FALLING = "learning rate falling linearly to zero"
 VARIANTS = {
     "bn": Variant("BN", {"method": "bn"}),
-    "paper": Variant("the paper's map", {"method": "bn+aon"}),
-    "power-5": Variant("... five power iterations a step", {"method": "bn+aon:iterations=5"}),
-    "half": Variant("... half the learning rate", {"method": "bn+aon", "learning_rate": 0.05}),
-    "quarter": Variant("... a quarter of it", {"method": "bn+aon", "learning_rate": 0.025}),
-    "linear": Variant("... falling linearly to zero", {"method": "bn+aon", "schedule": "linear"}),
-    "minimax": Variant("minimax", {"method": "bn+aon:expansion=minimax"}),
-    "held": Variant("... with the size of W held", {"method": "bn+aon:expansion=minimax"}, held=True),
+    "paper": Variant("AON", {"method": _AON}),
+    "minimax": Variant("minimax", {"method": _MINIMAX}),
+    "held": Variant("minimax, size of W held", {"method": _MINIMAX}, held=True),
+    "linear": Variant(f"AON, {_FALLING}", {"method": _AON, "schedule": "linear"}),
+    "minimax-linear": Variant(f"minimax, {_FALLING}", {"method": _MINIMAX, "schedule": "linear"}),
+    "half": Variant("AON, half the learning rate", {"method": _AON, "learning_rate": 0.05}),
+    "quarter": Variant("AON, a quarter of it", {"method": _AON, "learning_rate": 0.025}),
+    "power-5": Variant("AON, five power iterations a step", {"method": "bn+aon:iterations=5"}),
+    "orth": Variant("BN, orthonormal penalty", {"method": "bn+orth"}),
 }
 
 
@@ -167,7 +171,7 @@ def measure() -> None:
             print(f"{path.name}: validation {rows[-1]['validation']:.1f} %", flush=True)  # noqa: T201
 
 
-def restlessness(values: list[float]) -> float:
+def jumps(values: list[float]) -> float:
     """Mean size of the jumps of a curve from one epoch to the next, over its second half."""
     late = values[len(values) // 2 :]
     return fmean(abs(b - a) for a, b in pairwise(late))
@@ -193,7 +197,7 @@ def _cells(runs: list[list[dict[str, float]]]) -> Iterator[str]:
     last = of("validation")
     yield f"{fmean(last):.1f}" + (f" ± {stdev(last):.1f}" if len(last) > 1 else "")
     for key in ("validation", "validation_renewed"):
-        yield f"{fmean(restlessness([row[key] for row in run]) for run in runs):.1f}"
+        yield f"{fmean(jumps([row[key] for row in run]) for run in runs):.1f}"
     yield f"{fmean(of('train_loss')):.2f}"
     yield f"{fmean(of('change')):.4f}"
     yield f"{fmean(of('norm_W')):.2f}"
@@ -219,11 +223,11 @@ def page(text: str) -> str:
     return f"{before}{BEGIN}\n\n{table(load())}\n\n{END}{after}"
 
 
-def main(words: list[str]) -> None:
+def main(args: list[str]) -> None:
     """Measure, or write the page."""
-    if words == ["measure"]:
+    if args == ["measure"]:
         measure()
-    elif words == ["write"]:
+    elif args == ["write"]:
         write_text(PAGE, page(PAGE.read_text(encoding="utf-8")))
     else:
         sys.exit("expected `measure` or `write`")

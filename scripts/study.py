@@ -1,0 +1,160 @@
+"""Run the study of results/study/PLAN.md and collect its records.
+
+    python scripts/study.py run [OUT]        every plan in order, into OUT (runs/study); continues where it stopped
+    python scripts/study.py collect [OUT]    copy the records of finished runs from OUT into results/study
+    python scripts/study.py report           tables, figures and pages of the collected records
+
+`run` collects after every plan and reports at the end. `make study` does all of it, then the pages of the
+documentation. The runs take days on two cores and need CIFAR-10 and CIFAR-100 (`aon data fetch`).
+"""
+
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import fmean
+from typing import NamedTuple
+
+from aon.lab.errors import LabError
+from aon.lab.experiment import records
+from aon.lab.experiment.plans import plan_comparison
+from aon.lab.report import output
+
+ROOT = Path(__file__).resolve().parents[1]
+PLANS = ROOT / "results" / "study"
+WORKERS = 2
+
+
+class Step(NamedTuple):
+    """One call of `aon compare`.
+
+    Attributes:
+        plan: Name of a TOML file in results/study.
+        folder: The comparison it belongs to.
+        best: If given, the best of our maps behind this normaliser is run in place of the plan's methods.
+    """
+
+    plan: str
+    folder: str
+    best: str = ""
+
+
+MAPS = Step("cifar10-maps", "cifar10")
+STEPS = (
+    Step("cifar10-main", "cifar10"),
+    Step("cifar10-others", "cifar10"),
+    Step("cifar100-main", "cifar100"),
+    MAPS,
+    Step("cifar10-polar", "cifar10"),
+    Step("cifar10-main", "cifar10", best="bn"),
+    Step("cifar10-rates", "cifar10-rates"),
+    Step("cifar10-linear", "cifar10-linear"),
+    Step("cifar10-decay", "cifar10-decay"),
+    Step("cifar10-resnet20", "cifar10-resnet20"),
+    Step("cifar10-resnet20", "cifar10-resnet20", best="bn"),
+    Step("cifar10-vit", "cifar10-vit"),
+    Step("cifar10-vit", "cifar10-vit", best="ln"),
+)
+# Comparisons that make one report, beside the report that each has of its own.
+TOGETHER = {
+    "both": ("cifar10", "cifar100"),
+    "settings": ("cifar10", "cifar10-rates", "cifar10-linear", "cifar10-decay"),
+}
+
+
+def run(out: Path) -> None:
+    """Do every step that is not done yet; a step that fails ends the study.
+
+    Args:
+        out: Where the runs go.
+    """
+    for step in STEPS:
+        subprocess.run(command(step, out), check=True, cwd=ROOT)
+        collect(out)
+    report()
+
+
+def command(step: Step, out: Path) -> list[str]:
+    """The call of `aon compare` that does a step."""
+    words = ["compare", "--config", str(PLANS / f"{step.plan}.toml"), "--out", str(out / step.folder)]
+    if step.best:
+        words += ["--methods", best_map(out / MAPS.folder).replace("bn+", f"{step.best}+", 1)]
+    return [sys.executable, "-m", "aon.lab", *words, "--workers", str(WORKERS)]
+
+
+def best_map(folder: Path) -> str:
+    """The map of our own with the highest mean validation accuracy of the last epoch; the test set has no say.
+
+    Args:
+        folder: A comparison with all runs of the plan of maps.
+
+    Raises:
+        LabError: if one of those is not done.
+    """
+    plan = plan_comparison({}, PLANS / f"{MAPS.plan}.toml")
+    found: dict[str, list[float]] = {method: [] for method in plan.methods}
+    for record in records.load_all(folder):
+        if record.config.method in found and record.config.seed in plan.seeds and record.status == "done":
+            assert record.last
+            found[record.config.method].append(record.last.val_accuracy)
+    if missing := [method for method, values in found.items() if len(values) < len(plan.seeds)]:
+        raise LabError(f"{folder} has not all {len(plan.seeds)} runs of {', '.join(missing)}")
+    return max(found, key=lambda method: fmean(found[method]))
+
+
+def collect(out: Path, into: Path = PLANS) -> list[Path]:
+    """Copy descriptions and records of finished runs, without weights and logs.
+
+    Args:
+        out: Where the runs are.
+        into: Where the records go.
+
+    Returns:
+        The records that are new.
+    """
+    found = []
+    for source in sorted(out.glob(f"*/runs/*/{records.RECORD}")):
+        copy = into / source.relative_to(out)
+        if not copy.exists() and records.status(source.parent) == "done":
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(source, copy)
+            found.append(copy)
+    for source in out.glob(f"*/{records.COMPARISON}"):
+        if (into / source.parent.name / "runs").is_dir():
+            shutil.copyfile(source, into / source.parent.name / records.COMPARISON)
+    return found
+
+
+def report(folder: Path = PLANS) -> None:
+    """Tables, figures (PNG) and page of every comparison, and of those that belong together.
+
+    Args:
+        folder: Where the records are.
+    """
+    own = {path.parent.name: (path.parent.name,) for path in sorted(folder.glob(f"*/{records.COMPARISON}"))}
+    for name, parts in (own | TOGETHER).items():
+        if all(part in own for part in parts):
+            results, plans = output.load_results([folder / part for part in parts])
+            output.write(results, plans, folder / name, formats=("png",))
+
+
+def main(args: Sequence[str]) -> None:
+    """Do what the first word says."""
+    commands = {"run": run, "collect": collect}
+    out = Path(args[1]) if len(args) == 2 else ROOT / "runs" / "study"
+    try:
+        if args[:1] == ["report"] and len(args) == 1:
+            report()
+        elif args and args[0] in commands and len(args) <= 2:
+            commands[args[0]](out.resolve())
+        else:
+            sys.exit("expected `run [OUT]`, `collect [OUT]` or `report`")
+    except LabError as error:
+        sys.exit(f"study: {error}")
+    except subprocess.CalledProcessError as error:
+        sys.exit(error.returncode)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,104 @@
+"""The study's plans, their order, and the collection of records."""
+
+import subprocess
+import sys
+
+import pytest
+from scripts.claims import CLAIMS
+from scripts.study import MAPS, PLANS, ROOT, STEPS, TOGETHER, best_map, collect, command, main, report
+from tests.lab import factory
+
+from aon.lab.errors import LabError
+from aon.lab.experiment.plans import plan_comparison
+from aon.lab.experiment.records import COMPARISON, load_all
+from aon.lab.methods.grammar import parse
+
+
+def plan(name):
+    return plan_comparison({}, PLANS / f"{name}.toml")
+
+
+def test_every_plan_is_run_once_and_is_in_the_text():
+    files = {path.stem for path in PLANS.glob("*.toml")}
+    text = (PLANS / "PLAN.md").read_text(encoding="utf-8")
+    planned = [step.plan for step in STEPS if not step.best]
+    assert sorted(planned) == sorted(files)
+    assert all(name in text for name in planned)
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_plans_of_one_folder_differ_in_methods_and_seeds_alone(step):
+    ours, first = plan(step.plan), plan(next(one.plan for one in STEPS if one.folder == step.folder))
+    assert (ours.base, ours.vary) == (first.base, first.vary)
+    assert min(ours.seeds) >= 100
+    assert ours.base.validation_size == 2000
+
+
+def test_the_plans_have_the_methods_and_seeds_that_the_claims_need():
+    runs = {
+        (step.folder, method, seed)
+        for step in STEPS
+        if not step.best
+        for method in plan(step.plan).methods
+        for seed in plan(step.plan).seeds
+    }
+    for claim in CLAIMS:
+        common = [
+            seed
+            for folder, method, seed in runs
+            if (folder, method) == (claim.folder, claim.better) and (folder, claim.base, seed) in runs
+        ]
+        assert len(common) == claim.seeds, claim
+
+
+def maps(folder, seeds):
+    methods = plan(MAPS.plan).methods
+    runs = factory.comparison(methods, seeds=seeds, epochs=2, validation_size=50)
+    return factory.write(folder / MAPS.folder, runs), runs
+
+
+def test_the_best_map_is_chosen_by_validation_and_only_when_all_have_run(tmp_path):
+    folder, runs = maps(tmp_path, range(100, 105))
+    means = {}
+    for run in runs:
+        means[run.config.method] = means.get(run.config.method, 0.0) + run.last.val_accuracy
+    best = max(means, key=means.get)
+    assert best_map(folder) == best
+    words = command(STEPS[-1], tmp_path)
+    assert words[words.index("--methods") + 1] == best.replace("bn+", "ln+")
+    assert str(parse(best.replace("bn+", "ln+"))) == best.replace("bn+", "ln+")
+    _, _ = maps(tmp_path / "few", range(100, 104))
+    with pytest.raises(LabError, match="has not all 5 runs of "):
+        best_map(tmp_path / "few" / MAPS.folder)
+
+
+def test_finished_records_are_collected_once_and_nothing_else(tmp_path):
+    runs = [*factory.comparison(seeds=[100], epochs=2), factory.record("bn", 101, status="running", done=1, epochs=2)]
+    folder = factory.write(tmp_path / "out" / "cifar10", runs)
+    (folder / "runs" / runs[0].config.run_id() / "best.safetensors").write_bytes(b"weights")
+    found = collect(tmp_path / "out", tmp_path / "kept")
+    assert len(found) == 3
+    kept = [path for path in (tmp_path / "kept").rglob("*") if path.is_file()]
+    assert sorted({path.name for path in kept}) == [COMPARISON, "record.json"]
+    assert {run.config.seed for run in load_all(tmp_path / "kept" / "cifar10")} == {100}
+    assert collect(tmp_path / "out", tmp_path / "kept") == []
+
+
+def test_reports_are_made_of_what_there_is(tmp_path):
+    factory.write(tmp_path / "cifar10", factory.comparison(seeds=[100], epochs=2, dataset="cifar10"))
+    report(tmp_path)
+    assert (tmp_path / "cifar10" / "report.html").is_file()
+    assert not any((tmp_path / name).exists() for name in TOGETHER)
+
+
+def test_other_words_are_refused(tmp_path):
+    for words in ([], ["go"], ["report", "x"], ["run", "a", "b"]):
+        with pytest.raises(SystemExit, match="expected `run "):
+            main(words)
+
+
+def test_collecting_from_nowhere_finds_nothing(tmp_path):
+    done = subprocess.run(
+        [sys.executable, "scripts/study.py", "collect", str(tmp_path)], cwd=ROOT, capture_output=True, text=True
+    )
+    assert (done.returncode, done.stderr) == (0, "")
