@@ -282,3 +282,28 @@ def test_more_power_steps_follow_large_updates():
 
     assert share(1) > 0.5
     assert share(5) < share(1) / 2
+
+
+OVERFLOWING = {
+    "frobenius": (AON(2, scale="frobenius"), 1e9),
+    "order 4": (AON(4), 3e6),
+    "weight norm": (WeightNorm(), 1e25),
+    "centred": (CentredWeightNorm(), 1e25),
+    "oni": (ONI(), 1e15),
+}
+
+
+@pytest.mark.parametrize("name", OVERFLOWING)
+def test_a_norm_that_overflows_is_nan_and_not_a_weight_of_zero(name):
+    weight_map, scale = OVERFLOWING[name]
+    W = torch.randn(3, 5, generator=torch.Generator().manual_seed(0)) * scale
+    weight_map.attach(W)
+    assert weight_map(W).isnan().any()
+    weight_map.attach(W.double())
+    assert weight_map(W.double()).isfinite().all()  # wide enough
+
+
+def test_the_frobenius_norm_may_have_a_square_that_leaves_float32():
+    weight_map, W = AON(2, scale="frobenius"), torch.randn(3, 5, generator=torch.Generator().manual_seed(0)) * 1e5
+    weight_map.attach(W)
+    assert torch.allclose(weight_map(W).norm(), torch.tensor(1.0))

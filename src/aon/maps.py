@@ -11,18 +11,18 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import normalize
 
 from aon.kernels.checks import check_count
 from aon.kernels.fused import Normalise
 from aon.kernels.fused import factor as factor_of
 from aon.kernels.gram import gram, in_full_precision, is_tall, working_dtype
 from aon.kernels.orthogonal import PolarFactor, newton_orthonormal
-from aon.kernels.power import State, ascend, unit
+from aon.kernels.power import State, ascend, nan_for_infinity, unit
 from aon.kernels.settings import Settings, check_settings
 from aon.kernels.spectral import Spectral
 
 WARM_UP_STEPS = 30  # power steps that a new u takes on its weight before training begins
+NORM_EPS = 1e-12  # of a row, for weight normalisation; torch's own
 
 
 class WeightMap(nn.Module):
@@ -181,9 +181,10 @@ class WeightNorm(WeightMap):
     """
 
     def forward(self, W: Tensor, gain: Tensor | None = None) -> Tensor:
-        """W_i / |W_i|, and zero for a row of zeros."""
+        """W_i / |W_i|, zero for a row of zeros, and NaN where the norm overflows."""
         A = W.to(working_dtype(W))
-        return _scaled(normalize(A, dim=-1), gain).to(W.dtype)
+        norm = nan_for_infinity(torch.linalg.vector_norm(A, dim=-1, keepdim=True))
+        return _scaled(A / norm.clamp_min(NORM_EPS), gain).to(W.dtype)
 
 
 class CentredWeightNorm(WeightMap):
@@ -203,11 +204,12 @@ class CentredWeightNorm(WeightMap):
         self.magnitude, self.eps = magnitude, eps
 
     def forward(self, W: Tensor, gain: Tensor | None = None) -> Tensor:
-        """magnitude (W_i - mean) / (|W_i - mean| + eps)."""
+        """magnitude (W_i - mean) / (|W_i - mean| + eps), and NaN where the norm overflows."""
         A = W.to(working_dtype(W))
         A = A - A.mean(-1, keepdim=True)
         # vector_norm has the subgradient 0 at a row of zeros, so that a constant row stays finite.
-        A = A * (self.magnitude / (torch.linalg.vector_norm(A, dim=-1, keepdim=True) + self.eps))
+        norm = nan_for_infinity(torch.linalg.vector_norm(A, dim=-1, keepdim=True))
+        A = A * (self.magnitude / (norm + self.eps))
         return _scaled(A, gain).to(W.dtype)
 
 

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from aon.kernels.power import State, above, ascend, length, resume, unit
+from aon.kernels.power import State, above, ascend, length, norm_and_u, resume, unit
 
 SHAPES = {
     "wide": (3, 7),
@@ -107,3 +107,13 @@ def test_above():
 def test_above_lets_nan_through():
     values, _ = above(torch.tensor([torch.nan]), 0.1)
     assert values.isnan()
+
+
+def test_an_infinite_norm_counts_as_nan_and_leaves_u():
+    values, _ = above(torch.tensor([torch.inf]), 0.1)
+    assert values.isnan().all()
+    u = torch.tensor([1.0, 0.0])
+    sigma, live, moved = norm_and_u(torch.tensor([torch.inf]), torch.full((2,), torch.inf), u, 1e-12)
+    assert sigma.isnan().all()
+    assert not live
+    assert moved.equal(u)

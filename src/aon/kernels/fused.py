@@ -24,7 +24,7 @@ from aon.kernels.first_order import once_only, with_signature
 from aon.kernels.gram import gram, in_full_precision, is_tall, working_dtype
 from aon.kernels.matrix_polynomial import adjoint, evaluate, minus_outer, plus_transpose
 from aon.kernels.minimax import GUARD_STEPS
-from aon.kernels.power import Ascent, State, above, apply, ascend, dot, resume
+from aon.kernels.power import Ascent, State, above, apply, ascend, dot, resume, wide
 from aon.kernels.products import add_product, product
 from aon.kernels.settings import Settings
 
@@ -147,7 +147,8 @@ def _norm(Phi: Tensor, G: Tensor, end: Ascent, settings: Settings, tall: bool) -
 def _frobenius(Phi: Tensor, G: Tensor, eps: float) -> tuple[Tensor, FrobeniusNorm]:
     """sigma with sigma^2 = |B|_F^2 = <Phi G, Phi>, and what is kept of it."""
     PG = product(Phi, G)
-    sigma, live = above(inner(PG, Phi).clamp_min(0).sqrt(), eps)
+    # In float64: the square of sigma leaves float32 long before sigma does.
+    sigma, live = above(inner(PG.to(wide(PG)), Phi.to(wide(PG))).clamp_min(0).sqrt().to(PG.dtype), eps)
     return sigma, FrobeniusNorm(live, PG / sigma.unsqueeze(-1))
 
 

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from aon.kernels.first_order import once_only
 from aon.kernels.gram import finite_or_identity, gram, is_tall, plain_gram
+from aon.kernels.power import nan_for_infinity
 
 
 class PolarFactor(torch.autograd.Function):
@@ -57,7 +58,7 @@ def newton_orthonormal(Z: Tensor, iterations: int) -> Tensor:
     """B_T V by Newton's iteration for S^(-1/2), S = V V^T, V = Z / |Z Z^T|_F^(1/2), on the smaller side."""
     S = plain_gram(Z)
     size = torch.linalg.matrix_norm(S, keepdim=True)
-    size = torch.where(size > 0, size, 1)
+    size = torch.where(size == 0, 1, nan_for_infinity(size))
     S = S / size
     identity = torch.eye(S.shape[-1], dtype=S.dtype, device=S.device)
     B = identity.expand_as(S)

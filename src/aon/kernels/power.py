@@ -40,7 +40,7 @@ def ascend(W: Tensor, G: Tensor, Phi: Tensor | None, u: Tensor, n_power_iteratio
     """Power iteration on B = Phi W (tall: W Phi) from u; Phi = None stands for the identity."""
     if W.shape[-2] > W.shape[-1]:
         return _ascend_tall(W, G, Phi, u, n_power_iterations, eps)
-    return _ascend_wide(G, Phi, u, n_power_iterations, eps)
+    return _ascendwide(G, Phi, u, n_power_iterations, eps)
 
 
 def resume(fingerprint: Tensor, state: State) -> Tensor:
@@ -74,30 +74,36 @@ def length(x: Tensor) -> Tensor:
         largest = x.detach().abs().amax(-1, keepdim=True).clamp_min(torch.finfo(x.dtype).tiny)
         scaled: Tensor = largest * torch.linalg.vector_norm(x / largest, dim=-1, keepdim=True)
         return scaled
-    norm: Tensor = torch.linalg.vector_norm(x, dim=-1, keepdim=True, dtype=_wide(x))
+    norm: Tensor = torch.linalg.vector_norm(x, dim=-1, keepdim=True, dtype=wide(x))
     return norm.to(x.dtype)
 
 
-def _wide(x: Tensor) -> torch.dtype:
+def wide(x: Tensor) -> torch.dtype:
+    """float64, in which squares of float32 are finite; x's own type where the device lacks it."""
     return x.dtype if x.device.type == "mps" else torch.float64  # that device has no float64
 
 
 def above(x: Tensor, eps: float) -> tuple[Tensor, Tensor]:
     """x, or 1 where it is not above eps, and a mask of where it is. What is zero is then left unscaled, not 0/0.
 
-    NaN is left NaN: a weight that is not finite must not pass unscaled.
+    NaN is left NaN and infinity becomes it: a weight that is not finite must pass neither unscaled nor as zero.
     """
-    return x.masked_fill(x <= eps, 1), x > eps
+    return nan_for_infinity(x).masked_fill(x <= eps, 1), x > eps
+
+
+def nan_for_infinity(x: Tensor) -> Tensor:
+    """x, and NaN where it is infinite: what is divided by a norm that has overflowed would be zero."""
+    return x.masked_fill(x == torch.inf, torch.nan)
 
 
 def norm_and_u(norm: Tensor, b: Tensor, u: Tensor, eps: float) -> tuple[Tensor, Tensor, Tensor]:
     """sigma, whether it is a norm to divide by, and the moved u = b / sigma.
 
-    Where the norm is not above eps, sigma is 1 and u stays; where it is not finite, u stays too, but sigma shows it: u
-    must survive such a weight, and the weight must not pass unscaled.
+    Where the norm is not above eps, sigma is 1 and u stays; where it is not finite, u stays too, but sigma is NaN: u
+    must survive such a weight, and the weight must pass neither unscaled nor, divided by infinity, as zero.
     """
     live = norm == norm.clamp(eps, torch.finfo(norm.dtype).max)
-    sigma = norm.masked_fill(norm <= eps, 1)
+    sigma = nan_for_infinity(norm).masked_fill(norm <= eps, 1)
     return sigma, live, torch.where(live, b / sigma, u)
 
 
@@ -117,7 +123,7 @@ def dot(x: Tensor, y: Tensor) -> Tensor:
     return torch.dot(x, y).unsqueeze(0) if x.dim() == 1 else (x * y).sum(-1, keepdim=True)
 
 
-def _ascend_wide(G: Tensor, Phi: Tensor | None, u: Tensor, n_power_iterations: int, eps: float) -> Ascent:
+def _ascendwide(G: Tensor, Phi: Tensor | None, u: Tensor, n_power_iterations: int, eps: float) -> Ascent:
     b = u
     for step in range(n_power_iterations):
         t = _within_range(apply(Phi, _within_range(b) if step else b))  # v = W^T t / |W^T t|
@@ -143,9 +149,9 @@ def _ascend_tall(W: Tensor, G: Tensor, Phi: Tensor | None, u: Tensor, n_power_it
 
 def _norm_through(G: Tensor, z: Tensor) -> tuple[Tensor, Tensor]:
     """|W z| from G = W^T W, and G z; the square of the norm must not leave the range of its type."""
-    if _wide(z) != z.dtype:
+    if wide(z) != z.dtype:
         Gz = apply(G, z)
-        return (z.to(_wide(z)) * Gz).sum(-1, keepdim=True).clamp_min(0).sqrt().to(z.dtype), Gz
+        return (z.to(wide(z)) * Gz).sum(-1, keepdim=True).clamp_min(0).sqrt().to(z.dtype), Gz
     size = length(z).clamp_min(torch.finfo(z.dtype).tiny)
     part = z / size
     Gz = apply(G, part)
