@@ -147,3 +147,23 @@ def test_objects_in_an_array_are_refused(tmp_path):
     path = save(tmp_path, y_train=np.array([print] * 6, dtype=object))
     with pytest.raises(LabError, match="Object arrays cannot be loaded"):
         load_npz(path)
+
+
+def test_an_encrypted_array_is_refused(tmp_path):
+    path = save(tmp_path)
+    content = bytearray(path.read_bytes())
+    for mark, flags in ((b"PK\x03\x04", 6), (b"PK\x01\x02", 8)):  # in the entry and in the directory
+        content[content.index(mark) + flags] |= 1
+    path.write_bytes(content)
+    with pytest.raises(LabError, match=r"cannot read .*own\.npz: .*is encrypted"):
+        load_npz(path)
+
+
+@pytest.mark.parametrize("header", [b"{'descr': (", b"(" * 500, b"\xff\xfe", b"{'descr': '|u1'}", b""], ids=repr)
+def test_a_header_that_does_not_parse_is_refused_in_one_line(tmp_path, header):
+    path = save(tmp_path)
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("x_train.npy", b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header)
+    with pytest.raises(LabError, match=r"^cannot read .*own\.npz: .+$") as told:
+        load_npz(path)
+    assert "\n" not in str(told.value)

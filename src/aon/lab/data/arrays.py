@@ -6,7 +6,6 @@ numbers from 0, one for each image; `classes` names them.
 
 import math
 import zipfile
-import zlib
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,6 @@ from aon.lab.system.shown import shortened
 
 ARRAYS = ("x_train", "y_train", "x_test", "y_test")
 LONGEST_CLASS = 1000
-_UNREADABLE = (OSError, ValueError, EOFError, KeyError, MemoryError, NotImplementedError, zlib.error)
 
 
 def load_npz(path: Path) -> Dataset:
@@ -55,10 +53,13 @@ def _read(path: Path) -> dict[str, NDArray[Any]]:
             names = [name for name in (*ARRAYS, "classes") if name in archive]
             check_size(sum(_size(archive, name, path) for name in names), path)
             return {name: archive[name] for name in names}
+    except LabError:
+        raise
     except zipfile.BadZipFile as error:
         raise LabError(f"{path} is not an .npz file, or is damaged: {shortened(str(error), 200)}") from error
-    except _UNREADABLE as error:
-        raise LabError(f"cannot read {path}: {shortened(str(error), 200)}") from error
+    # zipfile, its decompressors and numpy's parser of headers raise a dozen types of errors, some of them undocumented.
+    except Exception as error:
+        raise LabError(f"cannot read {path}: {shortened(str(error) or type(error).__name__, 200)}") from error
 
 
 def _size(archive: np.lib.npyio.NpzFile, name: str, path: Path) -> int:
