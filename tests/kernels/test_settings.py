@@ -1,7 +1,12 @@
 """Every option is checked, and the error names the option, the value and what it may be."""
 
-import pytest
+import subprocess
+import sys
 
+import pytest
+import torch
+
+from aon.kernels import settings
 from aon.kernels.settings import Settings, check_settings
 
 GOOD = Settings()._asdict()
@@ -60,3 +65,10 @@ def test_refused(option, value, message):
 def test_refused_with_minimax(option, value, message):
     with pytest.raises(ValueError, match=message):
         check_settings(**GOOD | {"expansion": "minimax", option: value})
+
+
+def test_the_polynomial_is_a_constant_for_the_compiler_which_is_not_loaded_for_that():
+    marked = torch.compiler.assume_constant_result(lambda: None)
+    assert vars(marked) == vars(settings._constant)
+    code = "import sys, aon; sys.exit('torch._dynamo' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

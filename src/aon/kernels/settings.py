@@ -5,8 +5,6 @@ from __future__ import annotations
 from functools import cache
 from typing import NamedTuple
 
-import torch
-
 from aon.kernels.checks import check_count
 from aon.kernels.polynomials import Polynomial, expansion_coefficients, minimax_polynomial, top_radius
 
@@ -52,13 +50,16 @@ class Settings(NamedTuple):
     @property
     def polynomial(self) -> Polynomial:
         """Coefficients and centre of the expansion."""
-        return _constant(self.order, self.scale, self.centre, self.expansion, self.lower)  # type: ignore[no-any-return]
+        return _constant(self.order, self.scale, self.centre, self.expansion, self.lower)
 
 
-@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
 def _constant(order: int, scale: str | None, centre: str, expansion: str, lower: float) -> Polynomial:
     """As `_polynomial`; torch.compile calls it once instead of tracing it, which it cannot do with a cache."""
     return _polynomial(order, scale, centre, expansion, lower)
+
+
+# As torch.compiler.assume_constant_result does; calling that would load the compiler, a third of `import aon`'s time.
+_constant._dynamo_marked_constant = True  # type: ignore[attr-defined]
 
 
 @cache
