@@ -54,7 +54,7 @@ dist: $(VENV)/.dev  ## build sdist and wheel, check them, try the wheel in an em
 	ONEDNN_MAX_CPU_ISA=AVX512_CORE_BF16 $(BIN)/python scripts/check_dist.py $(TORCH)
 
 audit: $(VENV)/.dev  ## installed versions: consistent, those of the lock, without known vulnerabilities
-	$(BIN)/python scripts/audit.py
+	$(BIN)/python scripts/audit.py $(AUDIT)
 
 soak: $(VENV)/.dev  ## the long form of the tests of reliability (hours; continues where it stopped), then their page
 	PYTHONPATH=. $(TEST_ENV) nice -n 10 $(BIN)/python scripts/soak.py

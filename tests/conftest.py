@@ -6,7 +6,10 @@ import signal
 import hypothesis
 import pytest
 import torch
+from tests.network import stay_off
 from tests.pairs import covering
+
+stay_off()
 
 # Tensors here are tiny: a second thread would only be waited for, and on a busy machine for long.
 torch.set_num_threads(1)
