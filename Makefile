@@ -37,7 +37,7 @@ pages: $(VENV)/.dev  ## every generated part of README.md and docs/, from the re
 	PYTHONPATH=. $(BIN)/python scripts/draw_spectrum.py
 	PYTHONPATH=. $(BIN)/python scripts/draw_arrows.py
 	PYTHONPATH=. $(BIN)/python scripts/measure_spectra.py write
-	PYTHONPATH=. $(BIN)/python scripts/measure_jumps.py write
+	PYTHONPATH=. $(BIN)/python scripts/jump_tables.py
 	PYTHONPATH=. $(BIN)/python scripts/write_reliability.py
 	PYTHONPATH=. $(BIN)/python scripts/scale_tables.py
 	PYTHONPATH=. $(BIN)/python scripts/compatibility.py table

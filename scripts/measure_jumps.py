@@ -1,17 +1,13 @@
 """Why the validation accuracy of AON jumps from epoch to epoch: measure what could cause it, and take each cause away.
 
-    python scripts/measure_jumps.py measure    # results/jumps; continues where it stopped
-    python scripts/measure_jumps.py write      # the part of docs/reproducing.md that is made from it
+    python scripts/measure_jumps.py    # into results/jumps; continues where it stopped
 
-`measure` needs CIFAR-10 (AON_DATA) and takes about a minute and a half a run on a quiet core.
+Needs CIFAR-10 (AON_DATA) and takes about a minute and a half a run on a quiet core. `jump_tables.py` makes the tables.
 """
 
 import json
-import sys
-from collections.abc import Iterator
-from itertools import pairwise
 from pathlib import Path
-from statistics import fmean, stdev
+from statistics import fmean
 from typing import Any, NamedTuple
 
 import torch
@@ -28,8 +24,6 @@ from aon.lab.training.loop import Parts, Totals, eval_steps, train_steps
 
 ROOT = Path(__file__).resolve().parents[1]
 RECORDS = ROOT / "results" / "jumps"
-PAGE = ROOT / "docs" / "reproducing.md"
-BEGIN, END = "<!-- jumps: begin (made by scripts/measure_jumps.py) -->", "<!-- jumps: end -->"
 SEEDS = (200, 201, 202)
 SIZES: dict[str, Any] = {
     "dataset": "cifar10", "train_size": 5000, "validation_size": 2000, "test_size": 1000, "width": 0.125,
@@ -158,6 +152,7 @@ def measure() -> None:
     """Make the records that are not there yet, seed by seed."""
     keep_memory()
     torch.set_num_threads(1)
+    RECORDS.mkdir(parents=True, exist_ok=True)
     for seed in SEEDS:
         for name, variant in VARIANTS.items():
             path = RECORDS / f"{name}-s{seed}.json"
@@ -171,67 +166,5 @@ def measure() -> None:
             print(f"{path.name}: validation {rows[-1]['validation']:.1f} %", flush=True)  # noqa: T201
 
 
-def jumps(values: list[float]) -> float:
-    """Mean size of the jumps of a curve from one epoch to the next, over its second half."""
-    late = values[len(values) // 2 :]
-    return fmean(abs(b - a) for a, b in pairwise(late))
-
-
-def table(records: dict[str, list[list[dict[str, float]]]]) -> str:
-    """A line for each variant: means over its seeds."""
-    lines = [
-        "| | seeds | last validation | jumps | jumps, statistics renewed | training loss "
-        "| change of h a step | norm of W | largest norm of h | outside | error |",
-        "|:--|" + "--:|" * 10,
-    ]
-    for name, runs in records.items():
-        cells = [VARIANTS[name].label, str(len(runs)), *_cells(runs)]
-        lines.append("| " + " | ".join(cells) + " |")
-    return "\n".join(lines)
-
-
-def _cells(runs: list[list[dict[str, float]]]) -> Iterator[str]:
-    def of(key: str) -> list[float]:
-        return [run[-1][key] for run in runs]
-
-    last = of("validation")
-    yield f"{fmean(last):.1f}" + (f" ± {stdev(last):.1f}" if len(last) > 1 else "")
-    for key in ("validation", "validation_renewed"):
-        yield f"{fmean(jumps([row[key] for row in run]) for run in runs):.1f}"
-    yield f"{fmean(of('train_loss')):.2f}"
-    yield f"{fmean(of('change')):.4f}"
-    yield f"{fmean(of('norm_W')):.2f}"
-    yield f"{fmean(max(row['norm_h'] for row in run) for run in runs):.2f}"
-    yield f"{100 * fmean(of('outside')):.0f} %"
-    yield f"{fmean(of('error')):.2f}"
-
-
-def load() -> dict[str, list[list[dict[str, float]]]]:
-    """The epochs of every record, by variant."""
-    found = {name: sorted(RECORDS.glob(f"{name}-s*.json")) for name in VARIANTS}
-    return {
-        name: [json.loads(path.read_text(encoding="utf-8"))["epochs"] for path in paths]
-        for name, paths in found.items()
-        if paths
-    }
-
-
-def page(text: str) -> str:
-    """The page with its table made anew."""
-    before, rest = text.split(BEGIN)
-    _, after = rest.split(END)
-    return f"{before}{BEGIN}\n\n{table(load())}\n\n{END}{after}"
-
-
-def main(args: list[str]) -> None:
-    """Measure, or write the page."""
-    if args == ["measure"]:
-        measure()
-    elif args == ["write"]:
-        write_text(PAGE, page(PAGE.read_text(encoding="utf-8")))
-    else:
-        sys.exit("expected `measure` or `write`")
-
-
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    measure()

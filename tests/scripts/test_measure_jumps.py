@@ -1,20 +1,10 @@
-"""The measurement of jumps on a tiny run, and the page made from its records."""
+"""The measurement of jumps on a tiny run."""
 
 import math
 
 import pytest
 import torch
-from scripts.measure_jumps import (
-    PAGE,
-    SIZES,
-    VARIANTS,
-    jumps,
-    load,
-    main,
-    measure_run,
-    page,
-    table,
-)
+from scripts.measure_jumps import SIZES, VARIANTS, measure_run
 
 from aon.lab.experiment.config import RunConfig
 from aon.lab.training import preparation
@@ -51,18 +41,3 @@ def test_holding_the_size_keeps_weights_from_growing():
 def test_every_variant_is_a_run():
     for variant in VARIANTS.values():
         RunConfig(**SIZES, **variant.settings)
-
-
-def test_jumps_are_the_mean_jump_of_the_second_half():
-    assert jumps([0.0, 90.0, 10.0, 11.0, 9.0, 9.0]) == pytest.approx(1.0)
-
-
-def test_the_page_is_up_to_date():
-    text = PAGE.read_text(encoding="utf-8")
-    assert page(text) == text, "run `make pages`"
-    assert len(table(load()).splitlines()) == 2 + len(load())
-
-
-def test_other_words_are_refused():
-    with pytest.raises(SystemExit, match="expected `measure` or `write`"):
-        main([])

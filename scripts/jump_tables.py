@@ -1,0 +1,196 @@
+"""The tables of docs/reproducing.md on why validation accuracy jumps, from the records in results/.
+
+    python scripts/jump_tables.py
+
+Records come from scripts/measure_jumps.py (results/jumps) and from the study (results/study/cifar10).
+"""
+
+import json
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+from statistics import fmean, stdev
+from typing import Any, NamedTuple
+
+from scripts.measure_jumps import RECORDS, ROOT, VARIANTS
+
+from aon.lab.experiment.records import Record, SpectrumRow, load_all
+from aon.lab.report.statistics import Difference, difference
+from aon.lab.system.files import write_text
+
+PAGE = ROOT / "docs" / "reproducing.md"
+BEGIN, END = "<!-- jumps: begin (made by scripts/jump_tables.py) -->", "<!-- jumps: end -->"
+STUDY = ROOT / "results" / "study" / "cifar10"
+ENOUGH_SEEDS = 3
+Rows = list[dict[str, float]]
+
+
+class Pair(NamedTuple):
+    """Two variants that differ in one thing."""
+
+    change: str
+    changed: str
+    base: str
+
+
+PAIRS = (
+    Pair("AON in place of BN", "paper", "bn"),
+    Pair("AON: five power iterations a step", "power-5", "paper"),
+    Pair("AON: half the learning rate", "half", "paper"),
+    Pair("AON: a quarter of the learning rate", "quarter", "paper"),
+    Pair("AON: learning rate falling to zero", "linear", "paper"),
+    Pair("minimax in place of AON", "minimax", "paper"),
+    Pair("minimax: size of W held", "held", "minimax"),
+    Pair("minimax in place of AON, both with the learning rate falling to zero", "minimax-linear", "linear"),
+    Pair("penalty in place of AON", "orth", "paper"),
+)
+
+
+def late(values: list[float]) -> list[float]:
+    """The second half of a curve."""
+    return values[len(values) // 2 :]
+
+
+def jumps(values: list[float]) -> float:
+    """Mean size of the jumps of a curve from one epoch to the next, over its second half."""
+    return fmean(abs(b - a) for a, b in pairwise(late(values)))
+
+
+def summary(rows: Rows) -> dict[str, float]:
+    """The numbers of one run that the tables show."""
+    column = {key: [row[key] for row in rows] for key in rows[0]}
+    return {
+        "validation": column["validation"][-1],
+        "jumps": jumps(column["validation"]),
+        "jumps_renewed": jumps(column["validation_renewed"]),
+        "train_loss": column["train_loss"][-1],
+        "change": fmean(late(column["change"])),
+        "norm_W": column["norm_W"][-1],
+        "norm_h": max(column["norm_h"]),
+        "outside": 100 * column["outside"][-1],
+        "median_h": column["median_h"][-1],
+        "error": column["error"][-1],
+    }
+
+
+def variants_table(runs: dict[str, dict[int, dict[str, float]]]) -> str:
+    """A line for each variant: means over its seeds."""
+    lines = [
+        "| | seeds | last validation | jumps | with statistics renewed | training loss | change of h a step "
+        "| norm of W | largest norm of h | outside | smallest median of h | error |",
+        "|:--|" + "--:|" * 11,
+    ]
+    for name, by_seed in runs.items():
+        cells = [VARIANTS[name].label, str(len(by_seed)), *_cells(list(by_seed.values()))]
+        lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def _cells(runs: list[dict[str, float]]) -> Iterator[str]:
+    last = [run["validation"] for run in runs]
+    yield f"{fmean(last):.1f}" + (f" ± {stdev(last):.1f}" if len(last) > 1 else "")
+    formats = {"jumps": ".1f", "jumps_renewed": ".1f", "train_loss": ".2f", "change": ".4f", "norm_W": ".2f"}
+    formats |= {"norm_h": ".2f", "outside": ".0f", "median_h": ".2f", "error": ".2f"}
+    for key, form in formats.items():
+        yield f"{fmean(run[key] for run in runs):{form}}" + (" %" if key == "outside" else "")
+
+
+def pairs_table(runs: dict[str, dict[int, dict[str, float]]]) -> str:
+    """A line for each change of one thing: differences paired by seed, with 95 % intervals where there are several."""
+    lines = [
+        "| what is changed | seeds | jumps | last validation | change of h a step | |",
+        "|:--|--:|--:|--:|--:|:--|",
+    ]
+    renewed = {seed: run | {"jumps": run["jumps_renewed"]} for seed, run in runs.get("paper", {}).items()}
+    rows = [("AON: statistics renewed before validation", renewed, runs.get("paper", {}))]
+    rows += [(pair.change, runs.get(pair.changed, {}), runs.get(pair.base, {})) for pair in PAIRS]
+    for change, ours, base in rows:
+        found = [_difference(ours, base, key) for key in ("jumps", "validation", "change")]
+        if found[0] is not None:
+            digits = (1, 1, 4) if ours is not renewed else (1, None, None)
+            cells = [_shown(one, places) for one, places in zip(found, digits, strict=True)]
+            lines.append(f"| {' | '.join([change, str(found[0].n), *cells, verdict(found[0])])} |")
+    return "\n".join(lines)
+
+
+def _difference(ours: dict[int, Any], base: dict[int, Any], key: str) -> Difference | None:
+    if not ours.keys() & base.keys():
+        return None
+    return difference({seed: run[key] for seed, run in ours.items()}, {seed: run[key] for seed, run in base.items()})
+
+
+def _shown(found: Difference | None, digits: int | None) -> str:
+    if found is None or digits is None:
+        return "-"
+    interval = "" if found.low is None else f" [{found.low:+.{digits}f}, {found.high:+.{digits}f}]"
+    return f"{found.value:+.{digits}f}{interval}"
+
+
+def verdict(found: Difference) -> str:
+    """What may be said of the jumps; nothing with fewer than three seeds."""
+    if found.n < ENOUGH_SEEDS or found.low is None or found.high is None:
+        return "too few seeds"
+    if found.low > 0 or found.high < 0:
+        return "more jumps" if found.value > 0 else "fewer jumps"
+    return "no difference shown"
+
+
+def study_table(runs: list[Record]) -> str:
+    """The same of the study's own runs, as far as their records tell: a line for each method."""
+    lines = [
+        "| | seeds | jumps | training loss | norm of W | outside | smallest median of h | error |",
+        "|:--|" + "--:|" * 7,
+    ]
+    done = [run for run in runs if run.status == "done" and any(epoch.spectra for epoch in run.epochs)]
+    for label in dict.fromkeys(run.label for run in done):
+        own = [_of_record(run) for run in done if run.label == label]
+        means = [fmean(values) for values in zip(*own, strict=True)]
+        forms = (".1f", ".2f", ".2f", ".0f", ".2f", ".2f")
+        cells = [
+            f"{value:{form}}" + (" %" if i == 3 else "")
+            for i, (value, form) in enumerate(zip(means, forms, strict=True))
+        ]
+        lines.append("| " + " | ".join([label, str(len(own)), *cells]) + " |")
+    return "\n".join(lines)
+
+
+def _of_record(run: Record) -> tuple[float, ...]:
+    layers: tuple[SpectrumRow, ...] = next(epoch.spectra for epoch in reversed(run.epochs) if epoch.spectra)
+    return (
+        jumps([epoch.val_accuracy for epoch in run.epochs]),
+        run.epochs[-1].train_loss,
+        fmean(layer.weight_max for layer in layers),
+        100 * fmean(layer.outside or 0.0 for layer in layers),
+        min(layer.normalised_median / layer.normalised_max for layer in layers),
+        fmean(layer.error or 0.0 for layer in layers),
+    )
+
+
+def load(folder: Path = RECORDS) -> dict[str, dict[int, dict[str, float]]]:
+    """The summary of every record by variant and seed."""
+    found: dict[str, dict[int, dict[str, float]]] = {}
+    for name in VARIANTS:
+        for path in sorted(folder.glob(f"{name}-s*.json")):
+            record = json.loads(path.read_text(encoding="utf-8"))
+            found.setdefault(name, {})[record["settings"]["seed"]] = summary(record["epochs"])
+    return found
+
+
+def page(text: str) -> str:
+    """The page with its tables made anew."""
+    before, rest = text.split(BEGIN)
+    _, after = rest.split(END)
+    runs = load()
+    parts = [
+        "The study's runs on CIFAR-10:",
+        study_table(load_all(STUDY)),
+        "The smaller runs:",
+        variants_table(runs),
+        "Differences between them, paired by seed, with 95 % intervals:",
+        pairs_table(runs),
+    ]
+    return "\n\n".join([f"{before}{BEGIN}", *parts, f"{END}{after}"])
+
+
+if __name__ == "__main__":
+    write_text(PAGE, page(PAGE.read_text(encoding="utf-8")))

@@ -1,0 +1,66 @@
+"""Tables on jumps of the validation accuracy, from records."""
+
+import pytest
+from scripts.jump_tables import PAGE, PAIRS, jumps, page, pairs_table, study_table, summary, variants_table, verdict
+from scripts.measure_jumps import VARIANTS
+from tests.lab import factory
+
+from aon.lab.report.statistics import difference
+
+KEYS = ("train_loss", "validation_renewed", "change", "norm_h", "norm_W", "outside", "median_h", "error")
+
+
+def run(validation, **columns):
+    rows = [{"validation": value, **dict.fromkeys(KEYS, 0.5)} for value in validation]
+    for key, values in columns.items():
+        rows = [row | {key: value} for row, value in zip(rows, values, strict=True)]
+    return summary(rows)
+
+
+def test_jumps_are_the_mean_change_of_the_second_half():
+    assert jumps([0.0, 90.0, 10.0, 11.0, 9.0, 9.0]) == pytest.approx(1.0)
+
+
+def test_a_run_is_summarised_by_its_end_and_its_second_half():
+    found = run([1.0, 2.0, 30.0, 40.0], change=[9.0, 9.0, 1.0, 2.0], norm_h=[1.0, 3.0, 1.0, 1.0])
+    assert (found["validation"], found["jumps"], found["change"], found["norm_h"]) == (40.0, 10.0, 1.5, 3.0)
+    assert found["outside"] == 50.0
+
+
+def test_variants_are_means_over_seeds():
+    runs = {"bn": {200: run([0.0, 0.0, 10.0, 12.0]), 201: run([0.0, 0.0, 10.0, 14.0])}}
+    assert "| BN | 2 | 13.0 ± 1.4 | 3.0 | 0.0 |" in variants_table(runs)
+
+
+def test_pairs_are_compared_over_common_seeds_and_judged_from_three():
+    calm = [[0.0, 0.0, 50.0, 51.0], [0.0, 0.0, 50.0, 52.0]]
+    wild = [[0.0, 0.0, 50.0, 60.0], [0.0, 0.0, 50.0, 62.0]]
+    few = {"paper": dict(enumerate(map(run, wild))), "linear": dict(enumerate(map(run, calm)))}
+    line = next(line for line in pairs_table(few).splitlines() if "falling to zero" in line)
+    assert line.startswith("| AON: learning rate falling to zero | 2 | -9.5 [")
+    assert line.endswith("| too few seeds |")
+    assert "minimax" not in pairs_table(few)
+    assert "| AON: statistics renewed before validation | 2 | -11.0 [" in pairs_table(few)
+
+
+def test_verdicts_follow_the_interval():
+    base = {0: 1.0, 1: 1.0, 2: 1.0}
+    assert verdict(difference({0: 2.0, 1: 2.1, 2: 2.2}, base)) == "more jumps"
+    assert verdict(difference({0: 0.2, 1: 0.1, 2: 0.3}, base)) == "fewer jumps"
+    assert verdict(difference({0: 0.0, 1: 2.0, 2: 1.1}, base)) == "no difference shown"
+    assert verdict(difference({0: 2.0, 1: 2.1}, base)) == "too few seeds"
+
+
+def test_every_pair_is_of_variants_that_are_measured():
+    assert all({pair.changed, pair.base} <= VARIANTS.keys() for pair in PAIRS)
+
+
+def test_the_study_has_a_line_for_each_method_with_spectra():
+    lines = study_table(factory.comparison(epochs=4)).splitlines()
+    assert len(lines) == 3  # the factory's BN and penalty have no spectra
+    assert lines[2].startswith("| BN+AON(q=2) | 3 | ")
+
+
+def test_the_page_is_up_to_date():
+    text = PAGE.read_text(encoding="utf-8")
+    assert page(text) == text, "run `make pages`"
