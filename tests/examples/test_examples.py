@@ -3,31 +3,32 @@
 import importlib.util
 import os
 import re
-import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from tests.processes import completed
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 # The packages that an example needs beyond torch and aon; they come with the extra [dev].
 NEEDS = {
     "accelerate_accumulation": ["accelerate"],
+    "accelerate_launch": ["accelerate"],
     "huggingface_trainer": ["transformers", "accelerate"],
+    "lightning_launch": ["lightning"],
     "lightning_module": ["lightning"],
     "serve_onnx": ["onnx", "onnxscript", "onnxruntime"],
 }
 
 
-def run(name: str) -> str:
+def run(name: str, *arguments: str, launcher: Sequence[str] = ()) -> str:
     """What an example prints; it must end well."""
     for package in NEEDS.get(name, []):
         if importlib.util.find_spec(package) is None:
             pytest.skip(f"{package} comes with the extra [dev]")
-    command = [sys.executable, str(EXAMPLES / f"{name}.py")]
-    done = subprocess.run(
-        command, capture_output=True, text=True, check=False, env=os.environ | {"OMP_NUM_THREADS": "1"}
-    )
+    command = [sys.executable, *launcher, str(EXAMPLES / f"{name}.py"), *arguments]
+    done = completed(command, env=os.environ | {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"})
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -86,6 +87,28 @@ def test_accelerate_accumulation():
     assert number("largest difference between the losses of both ways:", text) < 1e-5
     assert number("operations with a shared map:", text) < 90
     assert number("at first, ", text) < number("; loss ", text)
+
+
+def assert_trains_as_one_process(one: str, two: str) -> None:
+    """Two processes hold the same bits, and end with the loss of one process to rounding."""
+    pattern = r"process (\d) of (\d): loss ([\d.]+), model (\w{16})"
+    ((*alone, loss, _),) = re.findall(pattern, one)
+    first, second = sorted(re.findall(pattern, two))
+    assert alone == ["0", "1"]
+    assert [first[:2], second[:2]] == [("0", "2"), ("1", "2")]
+    assert first[2:] == second[2:]
+    assert float(first[2]) == pytest.approx(float(loss), rel=1e-4)
+    assert float(loss) < 0.3  # 0.69 before training
+
+
+def test_accelerate_launch():
+    launcher = ["-m", "accelerate.commands.launch", "--multi_gpu", "--num_processes", "2", "--num_machines", "1",
+                "--mixed_precision", "no", "--dynamo_backend", "no", "--main_process_port", "0"]  # fmt: skip
+    assert_trains_as_one_process(run("accelerate_launch"), run("accelerate_launch", launcher=launcher))
+
+
+def test_lightning_launch():
+    assert_trains_as_one_process(run("lightning_launch"), run("lightning_launch", "2"))
 
 
 def test_every_example_has_a_test():
