@@ -2,7 +2,8 @@
 
 from aon import bounding, functional, maps, penalties, renorm, whitening
 from aon.model.accumulation import accumulate
-from aon.model.convert import fold, normalise, normalised_weight, refresh
+from aon.model.convert import normalise, normalised_weight, refresh
+from aon.model.folding import fold
 from aon.model.spectra import Spectra, Spectrum, spectra
 from aon.model.survey import Survey, survey
 

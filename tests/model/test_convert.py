@@ -2,13 +2,11 @@
 
 import copy
 import logging
-import subprocess
-import sys
 
 import pytest
 import torch
 from torch import nn
-from torch.nn.utils import parametrizations, parametrize, prune
+from torch.nn.utils import parametrizations
 
 import aon
 from aon.kernels.settings import Settings
@@ -201,60 +199,9 @@ def test_a_model_without_layers():
         aon.normalise(nn.Sequential(nn.ReLU()))
 
 
-def test_fold_of_a_model():
-    torch.manual_seed(0)
-    model = aon.normalise(network(), include=["0", "3", "5"])
-    optimiser = torch.optim.SGD(model.parameters(), 0.1)
-    for _ in range(3):
-        optimiser.zero_grad()
-        model(images()).square().mean().backward()
-        optimiser.step()
-    with torch.no_grad():
-        expected = model.eval()(images())
-        assert torch.equal(aon.fold(model)(images()), expected)
-    assert [type(module) for module in model] == [type(module) for module in network()]
-    assert model.state_dict().keys() == network().state_dict().keys()
-    fresh = network().eval()
-    fresh.load_state_dict(model.state_dict())
-    assert torch.equal(fresh(images()), expected)
-
-
 def test_fold_then_normalise_again():
     model = aon.fold(aon.normalise(network()))
     assert taken(aon.normalise(model)) == ["0", "5"]
-
-
-def test_fold_leaves_a_plain_model_as_it_is():
-    model = network()
-    before = copy.deepcopy(model.state_dict())
-    aon.fold(model)
-    assert all(torch.equal(v, before[k]) for k, v in model.state_dict().items())
-
-
-def test_fold_of_a_layer_that_was_parametrised_afterwards_is_refused():
-    model = aon.normalise(network())
-    parametrize.register_parametrization(model[0], "weight", nn.Identity())
-    with pytest.raises(ValueError, match=r"cannot fold '0': remove its other parametrisation first"):
-        aon.fold(model)
-    assert "5" in taken(model)
-
-
-def test_a_folded_file_loads_where_aon_cannot_be_imported(tmp_path):
-    torch.manual_seed(0)
-    model = aon.fold(aon.normalise(network())).eval()
-    torch.save(model, tmp_path / "model.pt")
-    torch.save(model(images()).detach(), tmp_path / "expected.pt")
-    program = (
-        "import sys, torch\n"
-        "sys.modules['aon'] = None\n"
-        f"model = torch.load({str(tmp_path / 'model.pt')!r}, weights_only=False)\n"
-        f"expected = torch.load({str(tmp_path / 'expected.pt')!r})\n"
-        "x = torch.randn(2, 3, 5, 5, generator=torch.Generator().manual_seed(0))\n"
-        "assert torch.equal(model(x), expected)\n"
-        "print('loaded')\n"
-    )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
-    assert done.stdout.strip() == "loaded", done.stderr
 
 
 def test_normalised_weight_is_h_without_the_gain_and_differentiable():
@@ -323,32 +270,6 @@ def test_a_model_in_ddp_is_refused(tmp_path):
         assert not taken(wrapped.module)
     finally:
         torch.distributed.destroy_process_group()
-
-
-def halve(layer: nn.Module) -> None:
-    prune.l1_unstructured(layer, "weight", 0.5)
-
-
-@pytest.mark.filterwarnings("ignore:.*weight_norm.* is deprecated:FutureWarning")
-@pytest.mark.parametrize("change", [halve, torch.nn.utils.weight_norm], ids=["pruned", "weight_norm"])
-def test_a_weight_that_a_hook_computes_is_not_folded(change):
-    model, x = aon.normalise(network()), torch.randn(2, 3, 5, 5)
-    change(model[0])
-    before = model(x)
-    with pytest.raises(ValueError, match=r"cannot fold '0': its weight is computed by a hook"):
-        aon.fold(model)
-    assert len(taken(model)) == len(taken(aon.normalise(network())))
-    assert torch.equal(model(x), before)
-
-
-def test_a_weight_that_was_tied_afterwards_is_not_folded():
-    model = nn.Sequential(nn.Embedding(5, 4), nn.Linear(4, 5))
-    aon.normalise(model)
-    model[0].weight = model[1].weight
-    before = model[1].weight.clone()
-    with pytest.raises(ValueError, match=r"cannot fold '1': its weight is shared with 0\.weight"):
-        aon.fold(model)
-    assert torch.equal(model[0].weight, before)
 
 
 class Refusing(WeightMap):

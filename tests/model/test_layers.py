@@ -221,8 +221,11 @@ def test_tracers_are_refused_in_one_line(make, training):
     x = [torch.randn(3, 4)] * (1 if isinstance(layer, nn.Linear) else 3)
     with pytest.raises(RuntimeError, match=r"cannot record a normalised layer: fold a copy first"):
         torch.jit.trace(layer, tuple(x))
-    with pytest.raises(RuntimeError, match=r"cannot record a normalised layer: fold a copy first"):
-        torch.fx.symbolic_trace(layer)
+    for record in (torch.fx.symbolic_trace, torch.jit.script):
+        with pytest.raises(
+            RuntimeError, match=r"^torch.jit and torch.fx cannot record a normalised layer"
+        ):
+            record(layer)
 
 
 def test_a_folded_copy_can_be_traced():
@@ -276,3 +279,14 @@ def test_vmap_in_evaluation_does_not_depend_on_what_ran_before():
             torch.testing.assert_close(mine, functional_call(layer, {"weight": w}, (x,)))
         with pytest.raises(RuntimeError, match="You tried to vmap over Normalise"):
             torch.func.vmap(lambda w: functional_call(other, {"weight": w}, (x,)))(W)
+
+
+@pytest.mark.parametrize("make", [lambda: nn.Linear(64, 64), lambda: nn.Conv2d(8, 64, 3)], ids=["linear", "conv"])
+def test_resetting_a_layer_starts_its_map_and_gain_anew(make):
+    torch.manual_seed(0)
+    layer = aon.normalise(make(), 0)
+    layer.gain.data.mul_(3)
+    layer.reset_parameters()
+    assert torch.linalg.matrix_norm(aon.normalised_weight(layer).flatten(1), 2) < 1.02  # 1.2 and more from the old u
+    assert torch.equal(layer.gain, torch.ones(64))
+    assert not hasattr(aon.normalise(nn.MultiheadAttention(4, 2)), "reset_parameters")

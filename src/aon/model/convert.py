@@ -1,4 +1,4 @@
-"""Normalise a model, read h(W), refresh its state, fold it back into plain layers."""
+"""Normalise a model, read h(W), refresh its state."""
 
 from __future__ import annotations
 
@@ -8,18 +8,17 @@ import warnings
 from dataclasses import dataclass
 from typing import cast
 
-import torch
 from torch import Tensor, nn
 
 from aon.kernels.radius import warning
 from aon.kernels.settings import GAIN_INITS, Settings, check_settings, check_word
 from aon.maps import AON, WeightMap
-from aon.model.classes import NORMALISED, PLAIN
+from aon.model.classes import NORMALISED
 from aon.model.fast_paths import keep_off_fast_paths
 from aon.model.layers import NormalisedLayer, initial_gain, matrix_of
-from aon.model.matrices import LAZY, Layout, Mappable, is_mappable, layout, weight_matrix, weight_name
+from aon.model.matrices import LAZY, Layout, is_mappable, layout, weight_matrix, weight_name
 from aon.model.selection import Words
-from aon.model.survey import Survey, other_owners, shared_parameters, survey
+from aon.model.survey import Survey, survey
 
 log = logging.getLogger("aon")
 
@@ -46,6 +45,7 @@ def normalise(
     P_q is the Taylor polynomial of (W W^T)^(-1/2) about I of the given order, sigma the spectral norm of P_q(W) W by
     power iteration. `weight` stays the raw W: optimisers and checkpoints see what they saw before. In training
     mode the kept vector u moves once for each update of W; in evaluation it rests, and h(W) is computed once.
+    Make the optimiser afterwards: gains are new parameters, which an earlier one does not train.
     `survey` tells beforehand what would be changed, and what left and why; so does the logger "aon". A UserWarning
     names layers whose weights start outside the radius of the Taylor expansion, where expansion="minimax" helps.
 
@@ -81,11 +81,12 @@ def normalise(
             DistributedDataParallel already. The model is unchanged after any error.
 
     Example:
+        >>> import torch
         >>> model = normalise(nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU(), nn.Flatten(), nn.Linear(8, 2)), exclude="3")
         >>> model(torch.ones(1, 3, 3, 3)).shape
         torch.Size([1, 2])
-        >>> type(fold(model)[0])
-        <class 'torch.nn.modules.conv.Conv2d'>
+        >>> model[0].weight.shape  # the raw W
+        torch.Size([8, 3, 3, 3])
     """
     settings = check_settings(order, scale, centre, prescale, n_power_iterations, eps, expansion, lower)
     _check_gain(gain, gain_init)
@@ -119,33 +120,6 @@ def _kind(value: object) -> str:
     return "a class" if isinstance(value, type) else f"a {type(value).__name__}"
 
 
-def fold(model: nn.Module) -> nn.Module:
-    """Plain torch layers again, in place, with gain times h(W) stored as their weight.
-
-    The function that the model computes in evaluation stays the same. What has no normalised layer stays as it is.
-
-    Returns:
-        The model that was given; loading its file needs no `aon`.
-
-    Raises:
-        ValueError: A normalised layer was parametrised, pruned, given `weight_norm` or tied to another one
-            afterwards, or the model is under FSDP, which would bring back the raw weight. The model is unchanged then.
-    """
-    layers = [(name, layer) for name, layer in model.named_modules() if isinstance(layer, NormalisedLayer)]
-    if any(kind.__name__ == "FSDPModule" for module in model.modules() for kind in type(module).__mro__):
-        raise ValueError("cannot fold under FSDP: load the full state dict into a model that is not sharded, fold that")
-    shared = shared_parameters(model)
-    for name, layer in layers:
-        obstacle = _obstacle_to_folding(name, layer, shared)
-        if obstacle:
-            raise ValueError(f"cannot fold {name or type(layer).__name__!r}: {obstacle}")
-    with torch.no_grad():
-        weights = [layer.mapped_weight() for _, layer in layers]
-    for (_, layer), weight in zip(layers, weights, strict=True):
-        _remove(layer, weight)
-    return model
-
-
 def refresh(model: nn.Module) -> nn.Module:
     """Start the state of every map anew for the weights as they are: after re-initialising or loading them by hand.
 
@@ -156,6 +130,7 @@ def refresh(model: nn.Module) -> nn.Module:
         The model that was given.
 
     Example:
+        >>> import torch
         >>> layer = normalise(nn.Linear(8, 4))
         >>> _ = nn.init.xavier_normal_(layer.weight)
         >>> torch.linalg.matrix_norm(normalised_weight(refresh(layer)), 2) < 1.01
@@ -167,18 +142,6 @@ def refresh(model: nn.Module) -> nn.Module:
     return model
 
 
-def _obstacle_to_folding(name: str, layer: NormalisedLayer, shared: dict[int, list[str]]) -> str:
-    """Why a layer cannot be folded, with what to do instead; empty if it can."""
-    if type(layer) not in PLAIN:
-        return "remove its other parametrisation first"
-    if layer.weight_name not in layer._parameters:
-        return "its weight is computed by a hook (pruning, weight_norm), past which no map goes; remove that first"
-    others = other_owners(name, cast(Mappable, layer), shared)
-    return (
-        f"its weight is shared with {', '.join(others)}, which would get h(W) too; untie them first" if others else ""
-    )
-
-
 def normalised_weight(layer: nn.Module) -> Tensor:
     """h(W) of a normalised layer as it stands, in the shape of its weight, without the gain; differentiable.
 
@@ -188,6 +151,7 @@ def normalised_weight(layer: nn.Module) -> Tensor:
         TypeError: The layer is not normalised.
 
     Example:
+        >>> import torch
         >>> layer = normalise(nn.Linear(3, 3))
         >>> torch.linalg.matrix_norm(normalised_weight(layer), 2) < 1.01
         tensor(True)
@@ -259,12 +223,3 @@ def _plan(layer: nn.Module, prototype: WeightMap, gain: bool, gain_init: str) ->
     scale = initial_gain(W, map, gain_init) if gain else None
     parameter = None if scale is None else nn.Parameter(scale.to(W.dtype), requires_grad=weight.requires_grad)
     return _Plan(layer, form, map, parameter)
-
-
-def _remove(layer: NormalisedLayer, weight: Tensor) -> None:
-    """Turn a normalised layer into a plain one with this weight."""
-    with torch.no_grad():
-        layer.weight.copy_(weight)
-    for name in ("map", "gain", "gain_init", "form", "_stored", "_shared"):
-        delattr(layer, name)
-    layer.__class__ = PLAIN[type(layer)]  # type: ignore[assignment]

@@ -25,6 +25,10 @@ else:  # the layers bring nn.Module themselves
     _Base = object
 # What a position costs over what a column costs, products and passes together (docs/performance.md).
 APPLYING_OVER_FORMING = 2
+NOT_RECORDED = (
+    "torch.jit and torch.fx cannot record a normalised layer: fold a copy first, "
+    "aon.fold(copy.deepcopy(model)), or use torch.export"
+)
 _POINTWISE = (None, functional.conv1d, functional.conv2d, functional.conv3d)
 _TRANSPOSED = (None, functional.conv_transpose1d, functional.conv_transpose2d, functional.conv_transpose3d)
 
@@ -67,6 +71,10 @@ class NormalisedLayer(_Base):
         W = matrix_of(self.weight, self.form)
         self.map.attach(W)
         return W
+
+    def __prepare_scriptable__(self) -> Any:
+        """Refuse torch.jit.script, which calls this first."""
+        raise RuntimeError(NOT_RECORDED)
 
     def train(self, mode: bool = True) -> Any:
         """As `nn.Module.train`. A change of mode drops the stored weight (see `Mark`)."""
@@ -155,7 +163,16 @@ class NormalisedLayer(_Base):
         return {**self.__dict__, "_stored": None, "_shared": None}
 
 
-class NormalisedLinear(NormalisedLayer, nn.Linear):
+class _WithReset(NormalisedLayer):
+    """What torch's Linear and convolutions have and its attention has not."""
+
+    def reset_parameters(self) -> None:
+        """As torch's layer; state and gain begin again with the new weight."""
+        super().reset_parameters()  # type: ignore[misc]
+        self.start()
+
+
+class NormalisedLinear(_WithReset, nn.Linear):
     """`nn.Linear` that computes with the mapped weight."""
 
     def forward(self, input: Tensor) -> Tensor:
@@ -167,7 +184,7 @@ class NormalisedLinear(NormalisedLayer, nn.Linear):
         return functional.linear(functional.linear(input, self.weight), mapped, self.bias)
 
 
-class _NormalisedConvolution(NormalisedLayer):
+class _NormalisedConvolution(_WithReset):
     """The forward of convolutions, in one, two or three dimensions."""
 
     def forward(self, input: Tensor) -> Tensor:
@@ -180,7 +197,7 @@ class _NormalisedConvolution(NormalisedLayer):
         return _apply_pointwise(output, mapped, self)
 
 
-class _NormalisedTransposed(NormalisedLayer):
+class _NormalisedTransposed(_WithReset):
     """The forward of transposed convolutions."""
 
     bias: Tensor | None
@@ -237,10 +254,7 @@ def refuse_tracing(input: Tensor) -> None:
     """Raise a RuntimeError inside of torch.jit.trace and torch.fx, which cannot record a map with state."""
     compiling = torch.compiler.is_compiling()
     if isinstance(input, torch.fx.Proxy) or (not compiling and torch.jit.is_tracing()):  # type: ignore[attr-defined]
-        raise RuntimeError(
-            "torch.jit.trace and torch.fx cannot record a normalised layer: fold a copy first, "
-            "aon.fold(copy.deepcopy(model)), or use torch.export"
-        )
+        raise RuntimeError(NOT_RECORDED)
 
 
 def require_whole(weight: Tensor) -> None:
