@@ -9,11 +9,8 @@ Notation: roots.py, and
     V       (g, d, d)       W with the scale of each output folded into its row
     ======  ==============  ==================================================
 
-# Note [Fused, because measured]
-Over the 16 normalisation layers of the 16-conv VGG (batch 128, T = 5, one core of a busy machine, five interleaved
-rounds by hand, of which no record was kept) this file took about 0.7 of the time of plain autograd, and of the
-published backward mended for current torch.
-What is saved: centring and transposition are one pass, the scale is folded into W, the covariance is seen
+# Note [What fusing saves]
+Centring and transposition are one pass, the scale is folded into W, the covariance is seen
 once by its symmetric gradient instead of twice, and the Newton steps take 20 products backward instead of
 24 or 32.
 A second derivative is refused, not approximated: see Note [origin].

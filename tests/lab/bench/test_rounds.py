@@ -122,8 +122,8 @@ def test_ratio_takes_only_rounds_that_both_have():
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"rounds": 0}, "rounds = 0: expected 1 or more"),
-        ({"warm_up": 0}, "warm-up = 0: expected 1 or more"),
+        ({"rounds": 0}, "rounds = 0: should be at least 1"),
+        ({"warm_up": 0}, "warm-up = 0: should be at least 1"),
         ({"limit": 0.0}, "limit = 0.0: expected a positive number"),
         ({"clock": "sun"}, "clock = 'sun': expected wall or cpu"),
     ],

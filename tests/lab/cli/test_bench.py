@@ -67,10 +67,10 @@ def test_the_tables_go_into_two_documents(tmp_path):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["step", "--threads", "0"], "threads = 0: expected 1 or more"),
+        (["step", "--threads", "0"], "threads = 0: should be at least 1"),
         (["step", "--clock", "sun"], "clock = 'sun': expected wall or cpu"),
-        (["step", "--rounds", "0"], "rounds = 0: expected 1 or more"),
-        (["step", "--batch", "0"], "batch = 0: expected 1 or more"),
+        (["step", "--rounds", "0"], "rounds = 0: should be at least 1"),
+        (["step", "--batch", "0"], "batch = 0: should be at least 1"),
         (["step", "--network", "vgg"], "vgg"),
         (["map", "--variants", "nothing"], "no variant 'nothing'"),
         (["map", "--limit", "-1"], "limit = -1.0: expected a positive number of seconds"),

@@ -152,5 +152,5 @@ def test_a_batch_size_without_a_whole_batch_is_refused_at_once(batch_size):
 
 
 def test_a_batch_size_of_zero_is_refused_for_evaluation():
-    with pytest.raises(LabError, match="batch size 0: expected at least 1"):
+    with pytest.raises(LabError, match="batch_size = 0: should be at least 1"):
         batches.eval_batches(numbered(3), 0)

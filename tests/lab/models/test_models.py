@@ -244,11 +244,11 @@ def test_the_classifier_of_another_network_is_its_last_linear_layer() -> None:
             {"name": "vgg61"},
             r"unknown network 'vgg61'; did you mean 'vgg16'\? \(there are: vgg16-iternorm, .*function",
         ),
-        ({"width": 0.0}, "width must be a positive number, got 0.0"),
-        ({"width": math.nan}, "width must be a positive number, got nan"),
-        ({"width": math.inf}, "width must be a positive number, got inf"),
-        ({"classes": 0}, "classes must be 1 or more, got 0"),
-        ({"in_channels": 0}, "in_channels must be 1 or more, got 0"),
+        ({"width": 0.0}, "width = 0.0: should be a positive number"),
+        ({"width": math.nan}, "width = nan: should be a positive number"),
+        ({"width": math.inf}, "width = inf: should be a positive number"),
+        ({"classes": 0}, "classes = 0: should be at least 1"),
+        ({"in_channels": 0}, "in_channels = 0: should be at least 1"),
     ],
 )
 def test_bad_arguments_are_refused(change: dict[str, object], message: str) -> None:

@@ -13,6 +13,7 @@ from statistics import median, quantiles
 from typing import Literal, cast
 
 from aon.lab.errors import LabError
+from aon.lab.system.checks import check_at_least
 
 Run = Callable[[], object]
 Repeats = list[float | None]
@@ -41,10 +42,8 @@ class Plan:
     clock: Literal["wall", "cpu"] = "wall"
 
     def __post_init__(self) -> None:
-        if self.rounds < 1:
-            raise LabError(f"rounds = {self.rounds}: expected 1 or more")
-        if self.warm_up < 1:
-            raise LabError(f"warm-up = {self.warm_up}: expected 1 or more")
+        check_at_least("rounds", self.rounds)
+        check_at_least("warm-up", self.warm_up)
         if self.limit is not None and not self.limit > 0:
             raise LabError(f"limit = {self.limit}: expected a positive number of seconds")
         if self.clock not in CLOCKS:

@@ -14,6 +14,7 @@ from aon.lab.bench.output.document import put, summary_part, tables_part
 from aon.lab.bench.output.show import tables
 from aon.lab.bench.rounds import CLOCKS, Plan
 from aon.lab.errors import LabError
+from aon.lab.system.checks import check_at_least
 from aon.lab.training import machine
 from aon.lab.training.allocator import keep_memory
 
@@ -26,8 +27,8 @@ def use_threads(threads: int | None) -> int:
     Raises:
         LabError: if the number is not positive.
     """
-    if threads is not None and threads < 1:
-        raise LabError(f"threads = {threads}: expected 1 or more")
+    if threads is not None:
+        check_at_least("threads", threads)
     keep_memory()  # as training does
     torch.set_num_threads(threads or machine.cores())
     return torch.get_num_threads()

@@ -16,6 +16,7 @@ from torch.nn import functional
 
 from aon.lab.data.dataset import Dataset
 from aon.lab.errors import LabError
+from aon.lab.system.checks import check_at_least
 
 Batch = tuple[Tensor, Tensor]
 Part = Literal["test", "validation"]
@@ -127,8 +128,7 @@ def eval_batches(
     Raises:
         LabError: at once, if the batch size is less than 1 or there are no validation images.
     """
-    if batch_size < 1:
-        raise LabError(f"batch size {batch_size}: expected at least 1")
+    check_at_least("batch_size", batch_size)
     x, y = (data.x_test, data.y_test) if part == "test" else (data.x_validation, data.y_validation)
     if x is None or y is None:
         raise LabError(f"{data.name} has no validation images: draw some with Dataset.split")

@@ -11,6 +11,7 @@ from aon.lab.errors import LabError
 from aon.lab.models import mlp, resnet, vgg, vit, wide
 from aon.lab.models.ingredients import Ingredients
 from aon.lab.models.user import build_user_network
+from aon.lab.system.checks import check_at_least
 from aon.lab.system.suggest import unknown
 
 
@@ -116,9 +117,7 @@ def check_image_size(name: str, height: int, width: int) -> None:
 
 
 def _check_numbers(classes: int, width: float, in_channels: int) -> None:
-    if classes < 1:
-        raise LabError(f"classes must be 1 or more, got {classes}")
+    check_at_least("classes", classes)
     if not (isfinite(width) and width > 0):
-        raise LabError(f"width must be a positive number, got {width}")
-    if in_channels < 1:
-        raise LabError(f"in_channels must be 1 or more, got {in_channels}")
+        raise LabError(f"width = {width}: should be a positive number")
+    check_at_least("in_channels", in_channels)

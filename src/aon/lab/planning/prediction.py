@@ -16,6 +16,7 @@ from aon.lab.experiment.config import RunConfig
 from aon.lab.experiment.plans import Plan
 from aon.lab.planning.calibration import Pace, calibrate, clock_of
 from aon.lab.planning.workloads import Images, Operations, images_of, operations, random_images
+from aon.lab.system.checks import check_at_least
 from aon.lab.training.preparation import network
 from aon.lab.training.run import run
 
@@ -45,8 +46,7 @@ class Device:
             raise LabError(f"efficiency = {self.efficiency:g}: should be above 0 and at most 1")
         if self.price is not None and not 0 <= self.price < inf:
             raise LabError(f"price = {self.price:g}: should be a number, 0 or more")
-        if self.count < 1:
-            raise LabError(f"devices = {self.count}: should be at least 1")
+        check_at_least("devices", self.count)
 
 
 @dataclass(frozen=True)

@@ -1,1 +1,1 @@
-"""Files, locks, signals, and the message for an unknown name."""
+"""Files, locks, signals, and checks of what a user gave."""

@@ -45,5 +45,5 @@ def test_the_record_of_accumulation():
 
 
 def test_no_micro_batches_are_refused():
-    with pytest.raises(LabError, match="micro-batches = 0: expected 1 or more"):
+    with pytest.raises(LabError, match="micro-batches = 0: should be at least 1"):
         bench_accumulate(TINY, 0, "bn+aon", Plan())

@@ -63,9 +63,9 @@ def test_the_map_is_in_the_step():
 @pytest.mark.parametrize(
     ("run", "message"),
     [
-        (lambda: Subject(batch=0), "batch = 0: expected 1 or more"),
+        (lambda: Subject(batch=0), "batch = 0: should be at least 1"),
         (lambda: Subject("resnet2"), "resnet2.*resnet20"),
-        (lambda: Subject("resnet20", width=-1.0).plain(), "width must be a positive number"),
+        (lambda: Subject("resnet20", width=-1.0).plain(), "width = -1.0: should be a positive number"),
         (lambda: bench_step(TINY, "bn,bn", QUICK), "given twice"),
         (lambda: bench_step(TINY, "bn+aom", QUICK), "aom.*aon"),
     ],

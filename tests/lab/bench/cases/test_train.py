@@ -63,7 +63,7 @@ def test_speed_is_images_over_seconds_and_loops_take_turns(monkeypatch):
 
 @pytest.mark.parametrize(
     ("given", "message"),
-    [({"rounds": 0}, "rounds = 0: expected 1 or more"), ({"workers": -1}, "workers = -1: expected 0 or more")],
+    [({"rounds": 0}, "rounds = 0: should be at least 1"), ({"workers": -1}, "workers = -1: should be at least 0")],
 )
 def test_numbers_without_sense_are_refused(given, message):
     with pytest.raises(LabError, match=message):

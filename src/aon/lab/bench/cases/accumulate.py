@@ -9,7 +9,7 @@ import aon
 from aon.lab.bench import record
 from aon.lab.bench.cases.step import Subject, TrainingStep
 from aon.lab.bench.rounds import Plan, measure
-from aon.lab.errors import LabError
+from aon.lab.system.checks import check_at_least
 
 SHARED = " in aon.accumulate"
 
@@ -56,8 +56,7 @@ def bench_accumulate(
     Raises:
         LabError: if k is not positive.
     """
-    if micro_batches < 1:
-        raise LabError(f"micro-batches = {micro_batches}: expected 1 or more")
+    check_at_least("micro-batches", micro_batches)
     steps = {
         "bn": AccumulatedStep(subject, "bn", micro_batches),
         method: AccumulatedStep(subject, method, micro_batches),

@@ -12,8 +12,8 @@ from aon.lab import models
 from aon.lab.bench import record
 from aon.lab.bench.peers import plain_autograd
 from aon.lab.bench.rounds import Plan, measure
-from aon.lab.errors import LabError
 from aon.lab.methods import build
+from aon.lab.system.checks import check_at_least
 from aon.model.selection import select
 
 CLASSES = 10
@@ -38,8 +38,7 @@ class Subject:
     device: torch.device = CPU
 
     def __post_init__(self) -> None:
-        if self.batch < 1:
-            raise LabError(f"batch = {self.batch}: expected 1 or more")
+        check_at_least("batch", self.batch)
         models.check_image_size(self.network, *IMAGE[1:])
 
     @property

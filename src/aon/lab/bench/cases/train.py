@@ -17,9 +17,9 @@ from aon.lab.bench import record
 from aon.lab.bench.loader import loader
 from aon.lab.bench.rounds import Repeats
 from aon.lab.data import Dataset, train_batches
-from aon.lab.errors import LabError
 from aon.lab.experiment.config import RunConfig
 from aon.lab.experiment.records import Record
+from aon.lab.system.checks import check_at_least
 from aon.lab.training import machine, preparation
 from aon.lab.training import run as training
 from aon.lab.training.loop import Parts
@@ -97,10 +97,8 @@ def bench_train(
     Raises:
         LabError: if a number makes no sense, or the run itself cannot be done.
     """
-    if rounds < 1:
-        raise LabError(f"rounds = {rounds}: expected 1 or more")
-    if workers < 0:
-        raise LabError(f"workers = {workers}: expected 0 or more")
+    check_at_least("rounds", rounds)
+    check_at_least("workers", workers, least=0)
     config = config.model_copy(update={"epochs": rounds + 1, "spectra_every": 0})
     device = machine.resolve_device(config.device)
     data = preparation.load_data(config, root).to(device)

@@ -7,11 +7,11 @@ from typing import Self
 
 import torch
 
-from aon.lab.errors import LabError
 from aon.lab.experiment.config import RunConfig
 from aon.lab.grid.engines.worker import Worker
 from aon.lab.grid.events import Ended, Event
 from aon.lab.grid.jobs import Job
+from aon.lab.system.checks import check_at_least
 from aon.lab.training import machine
 
 
@@ -28,8 +28,7 @@ class LocalEngine:
     elsewhere = False
 
     def __init__(self, workers: int) -> None:
-        if workers < 1:
-            raise LabError(f"workers = {workers}: should be at least 1")
+        check_at_least("workers", workers)
         self.capacity = workers
         self.cpus_per_run = max(1, machine.cores() // workers)
         self._free = list(range(workers))

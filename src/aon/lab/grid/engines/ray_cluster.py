@@ -22,6 +22,7 @@ from aon.lab.experiment.records import RECORD
 from aon.lab.grid.engines.ray_task import Letter, Mailbox, do_run
 from aon.lab.grid.events import Began, Ended, EpochDone, Event
 from aon.lab.grid.jobs import Job
+from aon.lab.system.checks import check_at_least
 from aon.lab.system.files import replacing
 from aon.lab.training import checkpoints
 from aon.lab.training.checkpoints import BEST, CHECKPOINT
@@ -69,8 +70,7 @@ class RayEngine:
     elsewhere = True
 
     def __init__(self, address: str | None = None, cpus_per_run: int = 1, gpus_per_run: float | None = None) -> None:
-        if cpus_per_run < 1:
-            raise LabError(f"cpus_per_run = {cpus_per_run}: should be at least 1")
+        check_at_least("cpus_per_run", cpus_per_run)
         if gpus_per_run is not None and gpus_per_run < 0:
             raise LabError(f"gpus_per_run = {gpus_per_run:g}: should be 0 or more")
         self.address, self.cpus_per_run, self._gpus = address, cpus_per_run, gpus_per_run
