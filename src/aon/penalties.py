@@ -10,7 +10,7 @@ whatever autocast says. Weight decay is the optimiser's own option.
 Notation: W is m x n, one row for each output; k = min(m, n).
 
 # Note [No state, no random numbers]
-Two penalties need a leading vector. They find it anew in every call, by a few power steps from a fixed vector: a second
+Two penalties need a leading vector. They compute it in every call, by a few power steps from a fixed vector: a second
 call gives the same number, a seeded run stays as it was, ranks agree, there is nothing to save. A product
 with a vector costs 1/k of a Gram matrix, so eight steps are cheap. The norm they find is never above the true one.
 """

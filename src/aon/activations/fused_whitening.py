@@ -69,7 +69,7 @@ def _origin(x: Tensor) -> Tensor:
 
     # Note [origin]
     The gradient depends on x even where the loss is linear in y, and must then say so to be refused. Only X is saved,
-    of which the graph knows nothing, and saving x too would double the memory; this stands for it.
+    of which the graph knows nothing, and saving x too would double the memory; this takes its place.
     """
     return x[:0].clone()
 

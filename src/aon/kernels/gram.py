@@ -63,7 +63,7 @@ def gram(W: Tensor) -> Tensor:
 
 
 def finite_or_identity(G: Tensor) -> tuple[Tensor, Tensor]:
-    """G with the identity in the place of matrices that are not finite, and which (..., 1, 1) are.
+    """G with non-finite matrices replaced by the identity, and a mask (..., 1, 1) of the finite ones.
 
     LAPACK stops at a NaN, which would end a diverged training run in a traceback about eigenvalues.
     """

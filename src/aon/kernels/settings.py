@@ -115,6 +115,6 @@ def _check_expansion(settings: Settings) -> None:
 
 
 def check_word(argument: str, value: object, words: tuple[str | None, ...]) -> None:
-    """Raise a ValueError unless the value is one of the words."""
+    """Raise a ValueError unless the value is one of those allowed."""
     if value not in words:
         raise ValueError(f"{argument}={value!r}: expected one of {', '.join(map(repr, words))}")

@@ -69,7 +69,7 @@ def normalise(
             the odd polynomial of degree 2 order + 1 that deviates least from 1 on [lower, 1]. It holds for every W,
             and is what to take for square weights and transformers.
         lower: Where the interval of "minimax" begins, from 0.001 to 0.9; smaller singular values are raised less.
-        map: Another weight map of `aon.maps` in the place of AON; the options of AON then stay at their defaults.
+        map: Another weight map of `aon.maps` instead of AON; the options of AON then stay at their defaults.
 
     Returns:
         The model that was given.
@@ -77,7 +77,7 @@ def normalise(
     Raises:
         TypeError: `map` is not a weight map, or a word is of none of the four kinds.
         ValueError: An option has no such value, a word matches nothing, nothing is left to normalise, a layer
-            that was asked for by name cannot be normalised, a lazy layer has no weight yet, or the model is in
+            that was selected by name cannot be normalised, a lazy layer has no weight yet, or the model is in
             DistributedDataParallel already. The model is unchanged after any error.
 
     Example:
@@ -121,7 +121,7 @@ def _kind(value: object) -> str:
 
 
 def refresh(model: nn.Module) -> nn.Module:
-    """Start the state of every map anew for the weights as they are: after re-initialising or loading them by hand.
+    """Restart the state of every map from the current weights, after re-initialising or loading them by hand.
 
     u follows a weight that moves by steps of training. After a jump it needs some steps to find the leading vector
     again; until then sigma is too small and |h(W)| above 1. Gains stay as they are.
@@ -143,7 +143,7 @@ def refresh(model: nn.Module) -> nn.Module:
 
 
 def normalised_weight(layer: nn.Module) -> Tensor:
-    """h(W) of a normalised layer as it stands, in the shape of its weight, without the gain; differentiable.
+    """The current h(W) of a normalised layer, in the shape of its weight, without the gain; differentiable.
 
     Reading it changes nothing: u does not move.
 
@@ -180,7 +180,7 @@ def _left(report: Survey) -> str:
 
 
 def _refuse(report: Survey) -> None:
-    """Raise where a layer that was meant cannot be normalised, or no layer is left."""
+    """Raise if a layer that was selected cannot be normalised, or if no layer is left."""
     for row in report:
         refused = row.explicit and row.reason not in ("", "excluded")
         if refused or row.reason == LAZY:
@@ -198,7 +198,7 @@ def _outside(report: Survey, map: WeightMap) -> str:
 
 @dataclass(frozen=True)
 class _Plan:
-    """What a layer will get: made for all layers before any of them is changed."""
+    """What a layer will get; made for all layers before any of them is changed."""
 
     layer: nn.Module
     form: Layout

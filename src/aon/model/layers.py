@@ -83,12 +83,12 @@ class NormalisedLayer(_Base):
         return super().train(mode)
 
     # Note [The weight of a forward]
-    # `_mapped` alone decides what a forward computes with. Evaluation without gradients takes the stored weight; a
-    # forward inside `aon.accumulate` shares what the others to the same update use; any other makes it anew. What is
-    # made (`_new`) is either the mapped weight, or the factor F that is applied after W where that costs less.
+    # `_mapped` alone decides what a forward computes with. Evaluation without gradients uses the stored weight; a
+    # forward inside `aon.accumulate` shares the weight with the other forwards of the same update; any other computes
+    # it. What is computed (`_new`) is either the mapped weight, or the factor F, applied after W, if that costs less.
 
     def _mapped(self, positions: int | None) -> Mapped:
-        """What the forward computes with: the mapped weight, or F for so many output positions; None means no F."""
+        """The tensor used in forward: the mapped weight, or F where `positions` make it cheaper (None: never F)."""
         compiling = torch.compiler.is_compiling()
         if not self.training and not compiling and not self._wants_gradient():
             if not is_transformed(self.mapped_parameters()):  # otherwise torch tells if the map has no rule for it
@@ -117,7 +117,7 @@ class NormalisedLayer(_Base):
         return self._stored.weight
 
     def _small(self) -> list[Tensor]:
-        """What the mapped weight depends on beside W."""
+        """The tensors other than W that the mapped weight depends on."""
         return [*self.mapped_parameters()[1:], *self.map.buffers()]
 
     def _mark(self) -> Mark:
@@ -135,7 +135,7 @@ class NormalisedLayer(_Base):
         self._shared = None
 
     def _wants_gradient(self) -> bool:
-        """Whether a backward will want the gradient of what the mapped weight is made of."""
+        """Whether a backward will need gradients of weight or gain."""
         return torch.is_grad_enabled() and any(p.requires_grad for p in self.mapped_parameters())
 
     def _matrix(self) -> Tensor:
@@ -246,7 +246,7 @@ class NormalisedConvTranspose3d(_NormalisedTransposed, nn.ConvTranspose3d):
 
 
 def is_sharded(weight: Tensor) -> bool:
-    """Whether it is a DTensor, of which a rank holds a part, as under FSDP2 outside of forward and backward."""
+    """Whether the weight is a DTensor, of which each rank holds a part, as under FSDP2 outside forward and backward."""
     return hasattr(weight, "full_tensor")
 
 
@@ -274,7 +274,7 @@ def matrix_of(weight: Tensor, form: Layout) -> Tensor:
 
 @torch.no_grad()
 def initial_gain(W: Tensor, map: WeightMap, gain_init: str) -> Tensor:
-    """Ones, or what gives every row of the mapped weight the norm that it has in W ("match")."""
+    """Ones, or gains that give every row of the mapped weight its norm in W ("match")."""
     if gain_init == "ones":
         return W.new_ones(W.shape[:-1]).flatten()
     rows, mapped = (torch.linalg.vector_norm(A.to(working_dtype(A)), dim=-1) for A in (W, map.read(W)))

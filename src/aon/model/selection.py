@@ -24,7 +24,7 @@ DEPTHWISE = "depthwise convolution; give its own name to include it"
 
 
 class Choice(NamedTuple):
-    """What was decided about one layer, and why; `reason` is empty for a layer that is taken.
+    """The decision about one layer; `reason` is empty if it is selected.
 
     `explicit` is true where `include` gives one of the layer's own names.
     """
@@ -36,12 +36,12 @@ class Choice(NamedTuple):
 
     @property
     def taken(self) -> bool:
-        """Whether the words choose this layer."""
+        """Whether the layer is selected."""
         return not self.reason
 
 
 def choose(model: nn.Module, include: Words = None, exclude: Words = None) -> list[Choice]:
-    """Decide for every Linear, convolution and MultiheadAttention of a model whether the words mean it.
+    """Decide for every Linear, convolution and MultiheadAttention of a model whether it is selected.
 
     Depthwise convolutions are taken only if `include` gives their own name, or a predicate says so.
 
@@ -63,7 +63,7 @@ def choose(model: nn.Module, include: Words = None, exclude: Words = None) -> li
 
 
 def select(model: nn.Module, include: Words = None, exclude: Words = None) -> list[tuple[str, Layer]]:
-    """Names and layers that the words mean, Linear and convolutions only, in the model's order.
+    """Names and layers that are selected, Linear and convolutions only, in the model's order.
 
     Example:
         >>> model = nn.Sequential(nn.Linear(2, 3), nn.ReLU(), nn.Linear(3, 4))

@@ -23,20 +23,20 @@ _TOUCHED = (
 
 
 class Mapped(NamedTuple):
-    """A mapped weight, or if it is `applied` after W the factor F."""
+    """A mapped weight or, if `applied`, the factor F that is applied after W."""
 
     tensor: Tensor
     applied: bool
 
 
 class SharedWeight:
-    """A mapped weight, or the factor F that makes it of W, that the micro-batches of one update share.
+    """A mapped weight, or its factor F, shared by the micro-batches of one update.
 
-    The micro-batches compute with a leaf that stands for what is shared; their gradients gather in it. They go on
-    through the map together: when `flush` is called, or with the backward of a micro-batch that is not to be held.
+    The micro-batches compute with a leaf copy of it, which accumulates their gradients. The sum passes
+    through the map once: when `flush` is called, or with the backward of a micro-batch that is not to be held.
 
     Args:
-        holds: Asked at each forward, whether its backward is to stop at the leaf.
+        holds: Called at each forward; whether its backward stops at the leaf.
         micro_batches: About how many forwards there will be.
     """
 
@@ -52,7 +52,7 @@ class SharedWeight:
         """What a forward computes with.
 
         Args:
-            make: Makes what is shared, for so many micro-batches.
+            make: Makes the shared tensor, given the number of micro-batches.
             now: The mark of what it is made from.
             parameter: A parameter that it is made from, whose gradient tells of `zero_grad`.
 
@@ -135,7 +135,7 @@ class _Gradient:
         self._handle = parameter.register_post_accumulate_grad_hook(self._note)
 
     def watch(self) -> None:
-        """From now on something is gathered; zeros stand for it, so that there is something to take away."""
+        """Start watching: set `.grad` to zeros if it is None, so that `zero_grad` can be noticed."""
         if self.parameter.grad is None:
             self.parameter.grad = torch.zeros_like(self.parameter)
             self._made = True
@@ -153,14 +153,14 @@ class _Gradient:
         return gradient is None
 
     def release(self) -> None:
-        """Stop watching, and take the zeros away if nothing was added to them."""
+        """Stop watching, and remove the zeros if nothing was added to them."""
         self._handle.remove()
         gradient = self.parameter.grad
         if self._made and gradient is self._held and gradient is not None and gradient._version == 0:
             self.parameter.grad = None
 
     def _note(self, parameter: Tensor) -> None:
-        """What autograd itself adds is no change from outside."""
+        """Note what autograd itself adds, which is not a change from outside."""
         self._held = parameter.grad
         self._version = 0 if self._held is None else self._held._version
 

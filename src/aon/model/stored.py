@@ -15,8 +15,8 @@ from aon.kernels.gram import working_dtype
 class Mark(NamedTuple):
     """Fingerprint of a weight and a few small tensors.
 
-    Version counters tell of most writes, and cost nothing. They do not count writes through `.data`, which the evidence
-    shows: one pass over the weight, and the small tensors themselves. To compare it, the host would have to wait for
+    Version counters detect most writes at no cost. They do not count writes through `.data`, which the evidence
+    detects: one pass over the weight, and the small tensors themselves. To compare it, the host would have to wait for
     another device at every forward, so there is evidence on the CPU only.
     """
 
@@ -32,7 +32,7 @@ class Mark(NamedTuple):
         )
 
     def lasting(self) -> Mark:
-        """The same with memory of its own: the evidence shares that of the tensors otherwise."""
+        """A copy with its own memory; otherwise the evidence shares memory with the tensors."""
         return Mark(self.versions, tuple(tensor.clone() for tensor in self.evidence))
 
 
@@ -52,7 +52,7 @@ def mark(weight: Tensor, small: Sequence[Tensor]) -> Mark:
 
 
 def stored_weight(stored: Stored | None, weight: Tensor, small: Sequence[Tensor], make: Callable[[], Tensor]) -> Stored:
-    """What is stored if it still holds, otherwise a new mapped weight."""
+    """The cached weight if it is still valid, otherwise a new one."""
     with torch.inference_mode(False), torch.no_grad():
         now = mark(weight, small)
         if stored is None or not stored.mark.same(now):
@@ -61,7 +61,7 @@ def stored_weight(stored: Stored | None, weight: Tensor, small: Sequence[Tensor]
 
 
 def is_transformed(tensors: Sequence[Tensor]) -> bool:
-    """Whether vmap or forward-mode differentiation works on one of the tensors: what is made from it is not to keep."""
+    """Whether vmap or forward-mode differentiation uses one of the tensors; results must then not be cached."""
     return any(
         torch._C._functorch.is_functorch_wrapped_tensor(tensor) or forward_ad.unpack_dual(tensor).tangent is not None
         for tensor in tensors

@@ -36,7 +36,7 @@ class SurveyRow:
 
     @property
     def unexpected(self) -> bool:
-        """Whether it is left although nobody said so, and is not one of those that are left as a rule.
+        """Whether it is left although it was not excluded and is not of a kind that is always left.
 
         These are embeddings, depthwise convolutions, and parameters that no name calls a weight.
         """
@@ -71,7 +71,7 @@ class Survey:
 
 
 def survey(model: nn.Module, include: Words = None, exclude: Words = None) -> Survey:
-    """What `normalise` with these words would change in a model, and what it would leave and why.
+    """What `normalise` with these arguments would change in a model, and what it would leave and why.
 
     The table also names weights with eigenvalues of W W^T so far beyond 2 that the Taylor polynomial about 1 does not
     hold for them; it holds below 2.

@@ -11,7 +11,7 @@ from torch.utils._pytree import tree_leaves
 
 
 class LiveBytes(TorchDispatchMode):
-    """Counts the storages that operations make while it is active, and those it is told of, until they are freed.
+    """Counts the storages that operations create while it is active, and those given to it, until they are freed.
 
     Every operation is seen, in forward, backward and optimiser, also those inside an autograd.Function. Memory that an
     operation allocates and frees while it runs, such as a convolution's workspace, is not counted.

@@ -57,7 +57,7 @@ class Peer:
 
 
 def plain_autograd(W: Tensor, u: Tensor, order: int = 2) -> tuple[Tensor, Tensor]:
-    """h(W) and the moved u by plain autograd: AON as one would first write it, without a wasted product.
+    """h(W) and the moved u by plain autograd: the most direct form, without superfluous products.
 
     `aon.kernels.reference` multiplies by the identity for clarity; this is the fairer comparison.
     """

@@ -72,12 +72,12 @@ def slug(network: str, width: float) -> str:
 
 
 def run(name: str, out: Path | None, bench: Callable[[Tell], record.BenchRecord]) -> None:
-    """Measure while telling what is being done, write the record, show it.
+    """Measure while showing progress, write the record, print it.
 
     Args:
         name: Of the record, if `out` does not name it.
         out: The record's file.
-        bench: Measures; given whom to tell.
+        bench: Measures; called with a function that shows progress.
     """
     path = out or record.FOLDER / f"{name}.json"
     record.make_folder(path.parent)  # before the work, since it may fail

@@ -56,7 +56,7 @@ def train(
     out: Annotated[Path | None, typer.Option("--out", help="the run's folder (else aon-results/runs/...)")] = None,
     **settings: Any,
 ) -> None:
-    """Train one network with one method; the paper's protocol unless told otherwise."""
+    """Train one network with one method; settings default to the paper's protocol."""
     from aon.lab.cli.commands import train_one
 
     train_one(_console(), {**settings, "preset": preset}, config, root, out)

@@ -91,7 +91,7 @@ def _result(record: records.Record, folder: Path) -> str:
 
 @dataclass(frozen=True)
 class Execution:
-    """How the runs of a comparison are done: which part of them, by which engine, with what of its resources."""
+    """How the runs of a comparison are executed: which shard, by which engine, with which resources."""
 
     workers: int | None = None
     shard: str | None = None

@@ -39,12 +39,12 @@ class Line:
         self.first = self.first or (self.latest, position)
 
     def left(self) -> float | None:
-        """Seconds until the run ends, by its pace since it was first heard of; None if it is too early."""
+        """Seconds until the run ends, by its pace since its first event; None if it is too early."""
         pace = self.pace()
         return (self.epochs - self.position) * pace if self.status == "running" and pace is not None else None
 
     def pace(self) -> float | None:
-        """Seconds for an epoch since the run was first heard of; None if it is too early."""
+        """Seconds for an epoch since the run's first event; None if it is too early."""
         if self.first is None or self.latest is None or self.position - self.first[1] <= 0:
             return None
         now = time.monotonic() if self.status == "running" else self.latest

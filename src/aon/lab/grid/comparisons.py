@@ -39,7 +39,7 @@ def load_existing(plan: Plan, out: Path) -> Comparison | None:
     """The comparison that a directory holds, None if there is none.
 
     Args:
-        plan: What was asked for.
+        plan: The requested comparison.
         out: The directory.
 
     Raises:
@@ -68,10 +68,10 @@ def _shared(base: RunConfig) -> dict[str, Any]:
 
 
 def merge_comparison(plan: Plan, old: Comparison | None, cpus_per_run: int, command: Sequence[str]) -> Comparison:
-    """The comparison that is there, extended by what was asked for; a new one if there is none.
+    """The existing comparison extended by the plan; a new one if there is none.
 
     Args:
-        plan: What was asked for.
+        plan: The requested comparison.
         old: The comparison that the directory holds.
         cpus_per_run: Threads of a run, unless the plan says how many; fixed when the comparison is made.
         command: What the user typed, for the report.
@@ -109,7 +109,7 @@ def requested_runs(plan: Plan, comparison: Comparison) -> list[RunConfig]:
     """The runs of a comparison that a plan names.
 
     Args:
-        plan: What was asked for.
+        plan: The requested comparison.
         comparison: All that the directory is for.
     """
     requested = comparison.model_copy(update={"methods": plan.methods, "seeds": plan.seeds, "vary": dict(plan.vary)})

@@ -37,7 +37,7 @@ class Screen(Protocol):
         """Something happened to a run."""
 
     def stopping(self) -> None:
-        """Someone asked to stop; the runs are saving themselves."""
+        """A stop was requested; the runs are saving themselves."""
 
     def end(self) -> None:
         """Nothing more will come."""
@@ -66,7 +66,7 @@ def compare(
     """Do every run of a plan that is not done yet.
 
     Args:
-        plan: What was asked for.
+        plan: The comparison.
         out: The comparison directory; made, continued, or added to.
         screen: Shows how it goes.
         engine: Does the runs; processes of this machine if not given.
@@ -106,7 +106,7 @@ def _check(plan: Plan, setting: RunConfig, engine: Engine, root: Path | None) ->
 
 
 class _Grid:
-    """Runs that wait, runs at work, and what became of the rest."""
+    """Waiting runs, running runs, and the outcome of the others."""
 
     def __init__(
         self,
@@ -158,10 +158,10 @@ class _Grid:
         self.working.add(name)
 
     def _listen(self) -> None:
-        told = self.engine.next_event(timeout=0.2)
-        if told is None:
+        found = self.engine.next_event(timeout=0.2)
+        if found is None:
             return
-        name, event = told
+        name, event = found
         if isinstance(event, Ended):
             self._ended(name, event)
         self.screen.event(name, event)

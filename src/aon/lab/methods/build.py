@@ -2,7 +2,7 @@
 
 Activation normalisers, activation functions and dropout are ingredients of which a network is built. Weight maps
 are installed in its layers afterwards, penalties are added to its loss, steps come between epochs. The last
-three act on convolutions and hidden linear layers, and leave the classifier plain unless told otherwise.
+three act on convolutions and hidden linear layers, and leave the classifier plain by default.
 """
 
 from collections.abc import Callable, Sequence

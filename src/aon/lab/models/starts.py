@@ -1,4 +1,4 @@
-"""How weights start: as torch draws them, or drawn anew by Xavier's or He's rule."""
+"""Initial weights: torch's own, or drawn again by Xavier's or He's rule."""
 
 from collections.abc import Callable
 
@@ -14,7 +14,7 @@ _RULES: dict[str, Callable[[Tensor], Tensor]] = {
 
 
 def redraw(model: nn.Module, initialisation: str) -> nn.Module:
-    """Draw the weights of linear layers and convolutions anew and set their biases to zero; "torch" leaves all alone.
+    """Draw the weights of linear layers and convolutions again and set their biases to zero; "torch" leaves all alone.
 
     The classifier keeps its small start, and torch's MultiheadAttention its own, which is Xavier's.
 

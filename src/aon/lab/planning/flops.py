@@ -42,7 +42,7 @@ class Sizes:
 
 
 def polynomial_products(order: int) -> tuple[int, int]:
-    """Products of k x k matrices for a polynomial of this order: forward, and backward with what it makes anew.
+    """Products of k x k matrices for a polynomial of this order: forward, and backward including what it recomputes.
 
     Example:
         >>> polynomial_products(2), polynomial_products(4), polynomial_products(8)
@@ -53,8 +53,8 @@ def polynomial_products(order: int) -> tuple[int, int]:
     size = max(2, isqrt(order))
     blocks = ceil(order / size)
     forward = size - 1 + blocks - 1
-    anew = forward - 1 if blocks > 1 else size - 2  # the powers, and Horner's scheme without its last product
-    return forward, anew + 2 * (blocks - 1) + 2 * (size - 2) + 1
+    recomputed = forward - 1 if blocks > 1 else size - 2  # the powers, and Horner's scheme without its last product
+    return forward, recomputed + 2 * (blocks - 1) + 2 * (size - 2) + 1
 
 
 def of_gram(k: int, longer: int) -> int:

@@ -16,7 +16,7 @@ PREFIX, SUFFIX = ".aon-", ".tmp"
 
 
 class _Noting(io.FileIO):
-    """A file that remembers why it could not be written: torch's writer tells an error of its own instead."""
+    """A file that remembers why a write failed: torch's writer raises an error of its own instead."""
 
     error: OSError | None = None
 
@@ -81,7 +81,7 @@ def write_text(path: Path, text: str, *, sealed: bool = False) -> None:
 
 
 def keep_under(path: Path, name: Path) -> None:
-    """Keep a file under a second name, in the place of whatever has it; nothing is copied.
+    """Give a file a second name, replacing any file of that name; nothing is copied.
 
     Args:
         path: The file; it stays where it is, if the file system can give a file two names.
@@ -98,7 +98,7 @@ def keep_under(path: Path, name: Path) -> None:
 
 
 def exists(path: Path) -> bool:
-    """Whether there is such a file or folder; one that the system could not even have a name for does not exist.
+    """Whether there is such a file or folder; False for names that the system does not allow.
 
     Args:
         path: The file or folder.
@@ -110,7 +110,7 @@ def exists(path: Path) -> bool:
 
 
 def remove_orphans(folder: Path) -> list[Path]:
-    """Remove the temporary files that killed processes of ours have left; those of living ones stay.
+    """Remove temporary files of killed processes; those of live processes stay.
 
     Args:
         folder: The folder to look in, not below.

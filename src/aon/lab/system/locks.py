@@ -19,11 +19,11 @@ def locked(folder: Path, patience: float = 10.0, stop: Callable[[], bool] = lamb
     Args:
         folder: The folder; made if it is missing.
         patience: Seconds to wait for a process that is just ending.
-        stop: Asked now and then while waiting; when it says yes, the wait is over.
+        stop: Called from time to time while waiting; if it returns True, the wait ends.
 
     Raises:
         LabError: if another process holds it, or the folder cannot be made.
-        StoppedError: if it was told to stop while it waited.
+        StoppedError: if `stop` returned True while waiting.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)

@@ -1,7 +1,7 @@
 """Keep freed memory in the training process (glibc only), which makes steps faster.
 
 glibc gives large blocks back to the system as soon as they are freed; the next step asks for them again, and every page
-is filled with zeros and mapped anew. A training step frees and asks for the same blocks over and over, and takes some
+is filled with zeros and mapped again. A training step frees and asks for the same blocks over and over, and takes some
 percent less time without that (docs/performance.md). This changes the process as a whole, so it is the laboratory's to
 do, never the library's.
 """

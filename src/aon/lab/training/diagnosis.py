@@ -19,7 +19,7 @@ def is_sound(model: nn.Module) -> bool:
 
 
 def diagnose(model: nn.Module, good: Mapping[str, Tensor] | None = None) -> str:
-    """What the weights tell of a loss that is not finite.
+    """A diagnosis from the weights of a run whose loss is not finite.
 
     Args:
         model: The network as it is now.

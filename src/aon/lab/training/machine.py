@@ -50,14 +50,14 @@ def cores() -> int:
 
 
 def default_threads() -> int:
-    """Threads of a run that was not told: those of OMP_NUM_THREADS, else all cores."""
+    """Default number of threads of a run: OMP_NUM_THREADS, else all cores."""
     setting = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0].strip()
     known = setting.isascii() and setting.isdigit() and len(setting) < 5 and int(setting) >= 1
     return min(int(setting), most_threads()) if known else cores()
 
 
 def most_threads() -> int:
-    """More threads than this only wait for each other; many more and torch cannot start them."""
+    """Upper limit of the number of threads: more only wait for each other, and torch cannot start many more."""
     return 8 * cores()
 
 
@@ -65,7 +65,7 @@ def check_threads(threads: int | None) -> None:
     """Refuse a number of threads that the machine cannot serve.
 
     Args:
-        threads: As asked for; None for the default.
+        threads: The setting; None for the default.
 
     Raises:
         LabError: if it is far beyond the number of cores.
@@ -75,7 +75,7 @@ def check_threads(threads: int | None) -> None:
 
 
 def memory() -> int:
-    """Bytes of main memory; 0 where the system does not tell."""
+    """Bytes of main memory; 0 if unknown."""
     try:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, ValueError, OSError):

@@ -25,7 +25,7 @@ from aon.lab.training.sources import fingerprints
 
 
 def check(configs: Sequence[RunConfig], root: Path | None = None) -> Fingerprints:
-    """Find out what would fail before any work is done: device, threads, data, network and methods.
+    """Check device, threads, data, network and methods before any work is done.
 
     Args:
         configs: Runs that share their data.
@@ -72,7 +72,7 @@ def _check_output(output: object, expected: tuple[int, int], what: str) -> None:
 
 
 def _check_memory(config: RunConfig, data: Dataset) -> None:
-    """Refuse a network that no memory holds before it is made, not by the system's killing this process."""
+    """Refuse a network that does not fit into memory before it is built and the system kills this process."""
     if ":" in config.network:
         return  # a user's function may do anything; it is not called more often than needed
     channels, *size = data.x_train.shape[1:]
@@ -113,7 +113,7 @@ def load_data(config: RunConfig, root: Path | None = None, source: Dataset | Non
 
 
 def network(config: RunConfig, classes: int, image: Sequence[int]) -> Prepared:
-    """The network of a run with its method, drawn from torch's global random stream.
+    """The network of a run with its method; weights come from torch's global random generator.
 
     Args:
         config: The run.
@@ -137,7 +137,7 @@ def network(config: RunConfig, classes: int, image: Sequence[int]) -> Prepared:
 
 
 def assemble(config: RunConfig, data: Dataset, device: torch.device, ranks: Ranks = ALONE) -> Parts:
-    """Network, optimiser and what the method adds to them, drawn from torch's global random stream.
+    """Network, optimiser and what the method adds; weights come from torch's global random generator.
 
     Args:
         config: The run.

@@ -34,7 +34,7 @@ def run(
     expected: Fingerprints | None = None,
     patience: float = PATIENCE,
 ) -> Record:
-    """Do a run, or what is left of it; a finished one is not repeated.
+    """Do a run, or the rest of it; a finished run is not repeated.
 
     Args:
         config: What to do.
@@ -122,7 +122,7 @@ def earlier_record(config: RunConfig, folder: Path) -> Record | None:
 
 
 def _take(folder: Path, patience: float, watch: Watch, held: ExitStack) -> None:
-    """Lock a run's folder and remove what a killed process has left half written."""
+    """Lock a run's folder and remove the partial files of killed processes."""
     held.enter_context(locked(folder, patience, watch.stop))
     remove_orphans(folder)
 

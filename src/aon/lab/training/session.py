@@ -43,13 +43,13 @@ class Progress:
 
 @dataclass(frozen=True)
 class Watch:
-    """How a run is watched and held.
+    """Callbacks and intervals of a run.
 
     Attributes:
-        progress: Told now and then where the run is.
-        notice: Told of what a user should know though the run goes on, in one line.
-        epoch: Told of every epoch that has ended.
-        stop: Asked after each step; when it says yes, the run saves itself and stops.
+        progress: Called from time to time with the position of the run.
+        notice: Called with a line that the user should see while the run continues.
+        epoch: Called with the record after every epoch.
+        stop: Called after each step; if it returns True, the run saves itself and stops.
         every: Least seconds between two calls of `progress`.
         save_every: Least seconds between two checkpoints within an epoch; there is always one after it.
     """
@@ -98,7 +98,7 @@ class Session:
             self._restore()
 
     def run(self) -> Record:
-        """Do all epochs; whatever happens, the record on disk tells it."""
+        """Do all epochs; the record on disk always says how far the run got."""
         try:
             self._write("running")
             for epoch in range(len(self.record.epochs), self.config.epochs):
@@ -122,7 +122,7 @@ class Session:
                 traceback.print_exc(file=log)
 
     def _end(self, status: records.Status, error: str | None = None) -> None:
-        """Say in the record how it ended, if the disk has room for that."""
+        """Write the end of the run to the record, if the disk has room."""
         with suppress(LabError):
             self._write(status, error)
 
@@ -282,7 +282,7 @@ class Session:
             checkpoints.save_weights(self.folder / name, self.parts.model.state_dict(), self._about())
 
     def _about(self) -> dict[str, Any]:
-        """What a file of weights says of itself, so that the network can be rebuilt from it alone."""
+        """Metadata of a weights file, enough to rebuild the network from the file alone."""
         return about.describing(self.config, self.data, len(self.record.epochs))
 
     def _write(self, status: records.Status, error: str | None = None) -> None:

@@ -16,7 +16,7 @@ def log_epoch(folder: Path, row: EpochRow) -> None:
         folder: The run's folder.
         row: The epoch.
     """
-    # Opened anew for each epoch: no thread and no half-written file is left when the process is killed.
+    # Reopened for each epoch: no thread and no half-written file is left when the process is killed.
     writer = SummaryWriter(str(folder / FOLDER), purge_step=row.epoch)
     for name, value in scalars(row).items():
         writer.add_scalar(name, value, row.epoch)

@@ -85,7 +85,7 @@ def rebuilt(state: Mapping[str, Tensor], header: Mapping[str, Any], own: str | N
 
     Args:
         state: Its state dict.
-        header: What the file says of itself.
+        header: The file's metadata.
         own: The user's own network that the weights belong to, as `package.module:function`.
 
     Raises:

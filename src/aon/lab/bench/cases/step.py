@@ -74,7 +74,7 @@ class Subject:
         return self.prepare("bn").model
 
     def wait(self) -> None:
-        """Wait until the device has done what it was given."""
+        """Wait until the device has finished."""
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
         elif self.device.type == "mps":
@@ -117,7 +117,7 @@ class TrainingStep:
 
 
 class PlainStep(TrainingStep):
-    """The step of AON as one writes it down first: a parametrisation of torch's, and autograd for the rest."""
+    """The step of AON in the most direct form: torch's parametrisation, and autograd for the rest."""
 
     def make(self, subject: Subject, method: str) -> build.Prepared:
         """The network under the method, its convolutions parametrised."""

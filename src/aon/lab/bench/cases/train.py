@@ -55,7 +55,7 @@ def train(parts: Parts, batches: Batches) -> float:
 
 
 class Turns:
-    """What happens after each epoch of the engine: the other loops have their turn, and the clock is read."""
+    """Called after each epoch of the engine: runs the other loops once and reads the clock."""
 
     def __init__(self, config: RunConfig, data: Dataset, device: torch.device, workers: int) -> None:
         self.images = len(data.x_train) // config.batch_size * config.batch_size

@@ -33,7 +33,7 @@ class Engine(Protocol):
         """Begin a run.
 
         Args:
-            name: What its events are told under.
+            name: The name that its events carry.
             job: The run.
         """
 

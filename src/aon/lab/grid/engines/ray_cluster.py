@@ -28,7 +28,7 @@ from aon.lab.training import checkpoints
 from aon.lab.training.checkpoints import BEST, CHECKPOINT
 from aon.lab.training.run import LOG
 
-# A run is given up when it was lost so many times without an epoch in between.
+# A run fails after being lost this many times without an epoch in between.
 LOSSES = 5
 _CONTINUES_FROM = (CHECKPOINT, BEST, LOG, RECORD)
 
@@ -80,7 +80,7 @@ class RayEngine:
         self._attempts = 0
 
     def __enter__(self) -> Self:
-        # Ray reports its use to its makers unless told not to; that is for the user to want.
+        # Ray sends usage statistics by default; that is for the user to decide.
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
         _check_answers(self.address)
         try:

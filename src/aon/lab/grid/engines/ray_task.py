@@ -87,7 +87,7 @@ def do_run(
         for relative, content in files.items():
             (folder / relative).write_bytes(content)
         courier = _Courier(mailbox, attempt, folder)
-        # A failure that the user can mend has been told by the last event.
+        # A failure that the user can fix was reported by the last event.
         with (
             (folder / LOG).open("a", encoding="utf-8") as log,
             redirect_stdout(log),

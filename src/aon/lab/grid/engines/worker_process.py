@@ -49,7 +49,7 @@ def _work(job: dict[str, Any], stop: threading.Event, events: TextIO) -> int:
 
     def emit(event: "Event") -> None:
         if isinstance(event, EpochDone | Noticed):
-            with suppress(OSError):  # a full disk is told by what must be written, not by the log
+            with suppress(OSError):  # a full disk is reported by files that must be written, not by the log
                 print(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {event}", flush=True)  # noqa: T201 (the log)
         # Nobody listens any more if the grid was killed; the run then stops by itself.
         try:
