@@ -37,7 +37,7 @@ def test_the_document_is_made_from_the_records():
     assert text == document(text), "run python scripts/compatibility.py table"
 
 
-@pytest.mark.parametrize("words", [[], ["walk"], ["table", "more"]])
+@pytest.mark.parametrize("args", [[], ["walk"], ["table", "more"]])
 def test_other_words_end_in_one_line(args):
     program = str(DOCUMENT.parents[1] / "scripts" / "compatibility.py")
     done = subprocess.run([sys.executable, program, *args], capture_output=True, text=True, check=False)

@@ -65,7 +65,7 @@ def test_the_tables_go_into_two_documents(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("words", "message"),
+    ("args", "message"),
     [
         (["step", "--threads", "0"], "threads = 0: should be at least 1"),
         (["step", "--clock", "sun"], "clock = 'sun': expected wall or cpu"),

@@ -41,7 +41,7 @@ def test_shards_merged_are_the_whole_comparison(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("words", "message"),
+    ("args", "message"),
     [
         (["--shard", "3/2"], "shard = '3/2': should be I/N"),
         (["--engine", "slurm"], "unknown engine 'slurm'"),
@@ -73,7 +73,7 @@ def test_a_plan_is_shown_and_recorded(tmp_path):
     assert record["comparisons"][0]["prediction"]["cost"] > 0
 
 
-@pytest.mark.parametrize("words", [["--workload", "7b"], ["--workload", "imagenet", "--device-flops", "1e14"]])
+@pytest.mark.parametrize("args", [["--workload", "7b"], ["--workload", "imagenet", "--device-flops", "1e14"]])
 def test_large_workloads_are_shown_and_recorded(tmp_path, args):
     result = invoked("plan", *args, "--out", tmp_path / "plan.json")
     assert result.exit_code == 0, result.output
@@ -81,7 +81,7 @@ def test_large_workloads_are_shown_and_recorded(tmp_path, args):
 
 
 @pytest.mark.parametrize(
-    ("words", "message"),
+    ("args", "message"),
     [
         (["--workload", "8b"], "unknown workload '8b'"),
         (["--workload", "imagenet"], "needs --device-flops"),
