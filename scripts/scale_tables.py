@@ -100,10 +100,13 @@ def _soak(found: dict[str, Any]) -> str:
     if record is None:
         return ""
     before, after = (record["driver_bytes"][key] / 2**20 for key in ("after_a_tenth", "at_the_end"))
+    clock, cpu = record["seconds"], record["cpu_seconds"]
     return (
-        f"**Ray, {record['runs']} runs on {record['nodes']} nodes here** ({record['cores']} cores, load average "
-        f"{record['load_average']['after']:.0f}): {record['done']} done, {record['overhead_seconds_per_run']:.2f} s of "
-        f"overhead for each run, driver {before:.0f} MiB after a tenth of the runs and {after:.0f} MiB at the end."
+        f"**Ray, {record['runs']:,} runs on {record['nodes']} nodes here** ({record['cores']} cores, load average "
+        f"{record['load_average']['after']:.0f}): {record['done']:,} done. A run took {clock['of_a_slot']:.2f} s of a "
+        f"node, and at the same time {clock['alone']:.2f} s in a process of its own: {clock['overhead']:.2f} s of "
+        f"overhead, {cpu['overhead']:.2f} s of it CPU time. The driver held {before:.0f} MiB after a tenth of the runs "
+        f"and {after:.0f} MiB at the end (`soak-ray.json`)."
     )
 
 

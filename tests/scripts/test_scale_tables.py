@@ -19,5 +19,12 @@ def test_predictions_hold_for_three_comparisons_of_different_size():
     assert all(abs(one["ratio"] - 1) < TARGET for one in verified)
 
 
+def test_a_thousand_runs_on_four_nodes_cost_less_than_a_second_each_and_the_driver_does_not_grow():
+    record = json.loads((RECORDS / "soak-ray.json").read_text(encoding="utf-8"))
+    assert (record["runs"], record["nodes"], record["done"], record["failed"]) == (1000, 4, 1000, {})
+    assert record["cpu_seconds"]["overhead"] < record["seconds"]["overhead"] < 1
+    assert record["driver_bytes"]["at_the_end"] < 1.05 * record["driver_bytes"]["after_a_tenth"]
+
+
 def test_a_table_that_lacks_its_record_is_left_out(tmp_path):
     assert tables(tmp_path) == ""

@@ -1,11 +1,14 @@
 """A real Ray cluster of several nodes on this machine: loopback only, no dashboard."""
 
+import os
+import signal
 import subprocess
 import sys
-import time
 import warnings
+from pathlib import Path
 
 import pytest
+from tests.processes import PATIENCE, started, wait_until
 
 from aon.lab.errors import LabError
 from aon.lab.experiment import records
@@ -46,31 +49,42 @@ class Silent:
 @pytest.fixture
 def cluster(monkeypatch):
     """A head for the driver alone, and a node with one CPU."""
-    for name, value in {"RAY_USAGE_STATS_ENABLED": "0", "RAY_worker_niceness": "0"}.items():
+    quiet = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_worker_niceness": "0", "RAY_memory_monitor_refresh_ms": "0"}
+    for name, value in quiet.items():
         monkeypatch.setenv(name, value)
     from ray.cluster_utils import Cluster
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        # Loopback, but not 127.0.0.1, for which a driver puts its machine's own address.
-        options = {"object_store_memory": 80 * 2**20, "node_ip_address": "127.0.0.2"}
+        # Loopback, but not 127.0.0.1, for which a driver puts its machine's own address. Ray itself waits 30 seconds.
+        options = {"object_store_memory": 80 * 2**20, "node_ip_address": "127.0.0.2", "wait": False}
         made = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False, **options})
-        made.options, made.node = options, made.add_node(num_cpus=1, **options)
-        yield made
-        ray.shutdown()
-        made.shutdown()
+        try:
+            made.wait_for_nodes(PATIENCE)
+            made.options, made.node = options, made.add_node(num_cpus=1, **options)
+            made.wait_for_nodes(PATIENCE)
+            yield made
+        finally:
+            ray.shutdown()
+            made.shutdown()
+
+
+def kill_node(cluster):
+    """Kill a node and all its processes at once, before the run there can go on; then begin another node."""
+    raylet = cluster.node.all_processes["raylet"][0].process.pid
+    children = Path(f"/proc/{raylet}/task").glob("*/children")
+    for pid in (raylet, *(int(pid) for child in children for pid in child.read_text().split())):
+        os.kill(pid, signal.SIGKILL)
+    cluster.remove_node(cluster.node, allow_graceful=False)
+    cluster.add_node(num_cpus=1, **cluster.options)
 
 
 def lose_the_driver(address, out):
     """Begin the comparison by the command, and kill that as soon as a checkpoint has arrived."""
     args = [word for name, value in SETTINGS.items() for word in (f"--{name.replace('_', '-')}", str(value))]
     args += ["--methods", "bn,bn+aon", "--epochs", "12", "--engine", "ray", "--address", address, "--out", str(out)]
-    with subprocess.Popen([sys.executable, "-m", "aon.lab", "compare", *args], stdout=subprocess.DEVNULL) as driver:
-        end = time.monotonic() + 240
-        while not list(out.glob(f"runs/*/{checkpoints.CHECKPOINT}")):
-            assert driver.poll() is None, "the driver ended by itself"
-            assert time.monotonic() < end, "nothing happened"
-            time.sleep(0.05)
+    with started([sys.executable, "-m", "aon.lab", "compare", *args], stdout=subprocess.DEVNULL) as driver:
+        wait_until(lambda: any(out.glob(f"runs/*/{checkpoints.CHECKPOINT}")), driver)
         driver.kill()
 
 
@@ -81,10 +95,9 @@ def test_a_cluster_does_what_this_machine_does_and_what_is_lost_costs_only_time(
     lost = []
 
     def lose_a_node(name, event):
-        if name.startswith("bn+aon") and isinstance(event, EpochDone) and event.epoch == 3 and not lost:
+        if name.startswith("bn+aon") and isinstance(event, EpochDone) and not lost:
             lost.append(name)
-            cluster.add_node(num_cpus=1, **cluster.options)
-            cluster.remove_node(cluster.node, allow_graceful=False)
+            kill_node(cluster)
 
     out, local = tmp_path / "ray", tmp_path / "local"
     lose_the_driver(cluster.address, out)
@@ -97,10 +110,9 @@ def test_a_cluster_does_what_this_machine_does_and_what_is_lost_costs_only_time(
     assert screen.workers == 1
     begun = [name for name, event in screen.events if event == Began()]
     assert begun.count(lost[0]) == 2, "it began again on the other node"
-    resumed = [event.epoch for name, event in screen.events if name == lost[0] and isinstance(event, EpochDone)]
-    assert resumed.count(1) == 1, "it continued from its checkpoint"
-    first = next(event.epoch for name, event in screen.events if name != lost[0] and isinstance(event, EpochDone))
-    assert first > 1, "what the lost driver had begun went on"
+    epochs = [(name, event.epoch) for name, event in screen.events if isinstance(event, EpochDone)]
+    assert epochs.count((lost[0], 1)) <= 1, "it continued from its checkpoint"
+    assert all(name == lost[0] or epoch > 1 for name, epoch in epochs), "what the lost driver had begun went on"
     assert grid.compare(plan, local, Silent(), workers=1).failed == {}
     for name in outcome.done:
         mine, theirs = (records.load(place / "runs" / name) for place in (out, local))
