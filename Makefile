@@ -46,6 +46,7 @@ pages: $(VENV)/.dev  ## every generated part of README.md and docs/, from the re
 study: $(VENV)/.dev  ## the study of results/study/PLAN.md (days; continues where it stopped), its reports, and the pages
 	PYTHONPATH=. $(TEST_ENV) nice -n 10 $(BIN)/python scripts/study.py run
 	$(MAKE) pages
+	PYTHONPATH=. $(BIN)/python scripts/study.py report
 
 docs: $(VENV)/.dev  ## the documentation in site/; a broken link or reference is an error
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet

@@ -106,13 +106,16 @@ def table(runs: dict[str, list[Record]]) -> str:
     return "\n".join(lines)
 
 
-def findings(runs: dict[str, list[Record]]) -> list[str]:
-    """A sentence for each claim about BN, the penalty and AON that at least two seeds speak to."""
-    return [
-        _sentence(test.claim, test.found, test.p, test.complete)
-        for test in judge(runs)
-        if test.found and test.p is not None and {test.claim.better, test.claim.base} <= {"bn", "bn+orth", "bn+aon"}
-    ]
+def findings(runs: dict[str, list[Record]], *, short: bool = False) -> list[str]:
+    """A sentence for each claim about BN, the penalty and AON that has run at all.
+
+    Args:
+        runs: By the folder's name.
+        short: Leave out what the study is, where the text around says it.
+    """
+    main = {"bn", "bn+orth", "bn+aon"}
+    chosen = [one for one in judge(runs) if {one.claim.better, one.claim.base} <= main]
+    return [_sentence(one, one.found, short) for one in chosen if one.found]
 
 
 def p_to_bn(runs: dict[str, list[Record]], folder: str) -> dict[str, float]:
@@ -121,14 +124,16 @@ def p_to_bn(runs: dict[str, list[Record]], folder: str) -> dict[str, float]:
     return {test.claim.better: test.p for test in chosen if test.p is not None}
 
 
-def _sentence(claim: Claim, found: Difference, p: float, complete: bool) -> str:
+def _sentence(finding: Finding, found: Difference, short: bool) -> str:
+    claim, p = finding.claim, finding.p
     better, base = (parse(method).label for method in (claim.better, claim.base))
-    so_far = "" if complete else " so far"
-    where = f"the study ({DATA[claim.folder]}, {SIZE}, {found.n} of {claim.seeds} seeds{so_far})"
-    side = "above" if found.value >= 0 else "below"
-    word = ("significant" if p < SIGNIFICANT else "not significant") if complete else "no verdict before all have run"
-    numbers = f"95 % interval {found.low:+.2f} to {found.high:+.2f}, p = {p:.2g}"
-    return f"In {where} {better} was {abs(found.value):.2f} points {side} {base}: {word} ({numbers})."
+    data, seeds = DATA[claim.folder], f"{found.n} of {claim.seeds} seeds{'' if finding.complete else ' so far'}"
+    where = f"On {data} ({seeds})" if short else f"In the study ({data}, {SIZE}, {seeds})"
+    points = f"{abs(found.value):.2f} points {'above' if found.value >= 0 else 'below'}"
+    word = "significant" if finding.verdict in ("holds", "the opposite holds") else "not significant"
+    said = word if finding.complete else "no verdict before all have run"
+    numbers = f" (95 % interval {found.low:+.2f} to {found.high:+.2f}, p = {p:.2g})" if p is not None else ""
+    return f"{where} {better} was {points} {base}: {said}{numbers}."
 
 
 def convergence(runs: Iterable[Record]) -> str:

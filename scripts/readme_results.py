@@ -233,8 +233,9 @@ def documents(root: Path = ROOT) -> dict[Path, str]:
     """Each document with its generated parts as the records have them."""
     results = root / "results"
     readme, reproducing = root / "README.md", root / "docs" / "reproducing.md"
-    sentences = claims.findings(study_runs(results / "study"))
-    short = "\n\n".join([table(folder, MAIN_METHODS) for folder in main_comparisons(results)] + _listed(sentences))
+    runs = study_runs(results / "study")
+    tables = [table(folder, MAIN_METHODS) for folder in main_comparisons(results)]
+    short = "\n\n".join(tables + _listed(claims.findings(runs, short=True)))
     text = between(readme.read_text(encoding="utf-8"), "results", short)
     text = between(text, "cost", cost(results / "bench"))
     text = between(text, "versions", versions(root / "pyproject.toml"))
@@ -243,7 +244,7 @@ def documents(root: Path = ROOT) -> dict[Path, str]:
     return {
         readme: text,
         reproducing: between(page, "claims", study(results / "study")),
-        root / FINDINGS.relative_to(ROOT): json.dumps({"findings": sentences}, indent=1) + "\n",
+        root / FINDINGS.relative_to(ROOT): json.dumps({"findings": claims.findings(runs)}, indent=1) + "\n",
     }
 
 

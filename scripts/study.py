@@ -2,10 +2,10 @@
 
     python scripts/study.py run [OUT]        every plan in order, into OUT (runs/study); continues where it stopped
     python scripts/study.py collect [OUT]    copy the records of finished runs from OUT into results/study
-    python scripts/study.py report           tables, figures and pages of the collected records
+    python scripts/study.py report           tables, figures and pages of the collected records and of results/quick
 
-`run` collects after every plan and reports at the end. `make study` does all of it, then the pages of the
-documentation. The runs take days on two cores and need CIFAR-10 and CIFAR-100 (`aon data fetch`).
+`run` collects after every plan. `make study` does all of it, and the pages of the documentation. The runs take days on
+two cores and need CIFAR-10 and CIFAR-100 (`aon data fetch`).
 """
 
 import shutil
@@ -23,6 +23,7 @@ from aon.lab.report import output
 
 ROOT = Path(__file__).resolve().parents[1]
 PLANS = ROOT / "results" / "study"
+QUICK = ROOT / "results" / "quick"
 WORKERS = 2
 
 
@@ -72,7 +73,6 @@ def run(out: Path) -> None:
     for step in STEPS:
         subprocess.run(command(step, out), check=True, cwd=ROOT)
         collect(out)
-    report()
 
 
 def command(step: Step, out: Path) -> list[str]:
@@ -135,8 +135,12 @@ def report(folder: Path = PLANS) -> None:
     own = {path.parent.name: (path.parent.name,) for path in sorted(folder.glob(f"*/{records.COMPARISON}"))}
     for name, parts in (own | TOGETHER).items():
         if all(part in own for part in parts):
-            results, plans = output.load_results([folder / part for part in parts])
-            output.write(results, plans, folder / name, formats=("png",))
+            _write([folder / part for part in parts], folder / name)
+
+
+def _write(folders: Sequence[Path], out: Path) -> None:
+    results, plans = output.load_results(folders)
+    output.write(results, plans, out, formats=("png",))
 
 
 def main(args: Sequence[str]) -> None:
@@ -146,6 +150,7 @@ def main(args: Sequence[str]) -> None:
     try:
         if args[:1] == ["report"] and len(args) == 1:
             report()
+            _write([QUICK], QUICK)  # its page tells what the study found
         elif args and args[0] in commands and len(args) <= 2:
             commands[args[0]](out.resolve())
         else:

@@ -87,11 +87,15 @@ def test_convergence_is_the_paired_difference_of_the_training_losses():
     assert convergence([]) == "not run yet"
 
 
-def test_findings_speak_of_the_main_methods_where_two_seeds_do():
-    assert findings({"cifar10": runs([0])}) == []
+def test_findings_speak_of_the_main_methods_and_give_no_verdict_before_all_have_run():
+    assert findings({}) == []
+    assert findings({"cifar10": runs([0])})[0].endswith(": no verdict before all have run.")
     found = findings({"cifar10": runs([0, 1, 2])})
     assert len(found) == 3
     assert found[0].startswith("In the study (CIFAR-10, 16 convolutions at a quarter of the width")
     assert "3 of 8 seeds so far) BN+AON(q=2) was " in found[0]
+    assert findings({"cifar10": runs([0, 1])}, short=True)[0].startswith(
+        "CIFAR-10, 2 of 8 seeds so far: BN+AON(q=2) was "
+    )
     assert ": no verdict before all have run (95 % interval " in found[0]
     assert ": significant (" in findings({"cifar10": runs(range(8))})[0]

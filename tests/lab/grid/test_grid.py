@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 from tests.processes import PATIENCE, started, wait_until
 
@@ -16,6 +17,7 @@ from aon.lab.experiment.plans import Plan, plan_comparison
 from aon.lab.grid import grid
 from aon.lab.grid.comparisons import default_workers
 from aon.lab.grid.events import Began
+from aon.lab.report.output import load_results
 from aon.lab.training import checkpoints
 
 TINY = {
@@ -112,6 +114,19 @@ def test_every_method_is_run_under_every_setting_and_values_can_be_added(tmp_pat
     assert again.begun() == []
     with pytest.raises(LabError, match=r"other settings \(vary: learning_rate -> nothing\)"):
         grid.compare(plan("bn"), tmp_path, Silent())
+
+
+def test_data_sets_and_networks_vary_in_one_comparison_with_one_report(tmp_path):
+    generator = np.random.default_rng(0)
+    images = {f"x_{part}": generator.integers(0, 256, (60, 32, 32, 3), np.uint8) for part in ("train", "test")}
+    labels = {f"y_{part}": np.arange(60) % 3 for part in ("train", "test")}
+    np.savez(tmp_path / "own.npz", **images, **labels)
+    vary = [f"dataset=cifar10-sample,{tmp_path / 'own.npz'}", "network=mlp,resnet20"]
+    outcome = grid.compare(plan("bn", vary=vary, validation_size=0), tmp_path / "out", Silent(), workers=2)
+    assert (outcome.failed, len(outcome.done)) == ({}, 4)
+    results, _ = load_results([tmp_path / "out"])
+    assert len({row.task for row in results.rows}) == 4
+    assert all(row.last.mean is not None for row in results.rows)
 
 
 def test_a_run_that_is_killed_is_reported_does_not_stop_the_others_and_can_be_done_again(tmp_path):

@@ -71,7 +71,7 @@ def compare(
     seeds: Annotated[int | None, typer.Option("--seeds", help="runs of each method")] = None,
     vary: Annotated[
         list[str] | None,
-        typer.Option("--vary", help="run every method under several values, e.g. learning_rate=0.05,0.1 (repeatable)"),
+        typer.Option("--vary", help="run under several values of a setting or option, e.g. beta=1,10 (repeatable)"),
     ] = None,
     base: Base = None,
     workers: Annotated[int | None, typer.Option("--workers", help="runs at a time")] = None,
