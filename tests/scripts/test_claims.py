@@ -94,8 +94,7 @@ def test_findings_speak_of_the_main_methods_and_give_no_verdict_before_all_have_
     assert len(found) == 3
     assert found[0].startswith("In the study (CIFAR-10, 16 convolutions at a quarter of the width")
     assert "3 of 8 seeds so far) BN+AON(q=2) was " in found[0]
-    assert findings({"cifar10": runs([0, 1])}, short=True)[0].startswith(
-        "CIFAR-10, 2 of 8 seeds so far: BN+AON(q=2) was "
-    )
+    short = findings({"cifar10": runs([0, 1])}, short=True)[0]
+    assert short.startswith("On CIFAR-10 (2 of 8 seeds so far) BN+AON(q=2) was ")
     assert ": no verdict before all have run (95 % interval " in found[0]
     assert ": significant (" in findings({"cifar10": runs(range(8))})[0]
