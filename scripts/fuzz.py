@@ -7,10 +7,12 @@ Each reader runs in a process of its own, because libFuzzer ends the process whe
 
 import argparse
 import json
+import platform
 import subprocess
 import sys
 import tempfile
 import time
+from importlib import metadata
 from pathlib import Path
 
 OUT = Path(__file__).parent.parent / "results" / "reliability" / "atheris.json"
@@ -50,6 +52,7 @@ def main() -> int:
         figures["by_reader"][name] = {"inputs": args.runs if done.returncode == 0 else 0}
         figures["by_reader"][name]["seconds"] = round(time.monotonic() - began, 1)
         figures["lost"] += [f"{name}: {done.stderr[-1000:]}"] if done.returncode else []
+        figures |= {"atheris": metadata.version("atheris"), "python": platform.python_version()}
         OUT.parent.mkdir(parents=True, exist_ok=True)
         OUT.write_text(json.dumps(figures, indent=1) + "\n")
     return 1 if figures["lost"] else 0

@@ -26,7 +26,7 @@ from typing import Any
 import torch
 from tests.extremes import faults
 from tests.faults import long_use
-from tests.faults.comparisons import FAULTS, inject_faults
+from tests.faults.comparisons import inject_faults
 from tests.fuzz.mutations import mutated, random_mutations
 from tests.fuzz.readers import READ, SEEDS
 from tests.lab.system.test_checksums import WRITERS
@@ -51,8 +51,7 @@ def kills(folder: Path, number: int, seed: int, seconds: float) -> Figures:
 
 def comparisons(folder: Path, number: int, seed: int, seconds: float) -> Figures:
     """Inject faults into whole comparisons."""
-    rounds = -(-number // len(FAULTS))
-    found = inject_faults(folder, rounds, seed, time.monotonic() + seconds)
+    found = inject_faults(folder, number, seed, time.monotonic() + seconds)
     done = sum(found["faults"].values())
     return {"done": done, "by_fault": found["faults"], "comparisons": found["comparisons"], "lost": found["lost"]}
 
@@ -112,8 +111,8 @@ def mathematics(_folder: Path, number: int, seed: int, seconds: float) -> Figure
     draw, end, done, lost = random.Random(seed), time.monotonic() + seconds, 0, []
     torch.set_num_threads(1)
     while done < number and time.monotonic() < end:
-        lost += faults(draw)
-        done += 1
+        weights, found = faults(draw)
+        done, lost = done + weights, lost + found
     return {"done": done, "lost": lost[:20], "lost_in_all": len(lost)}
 
 
@@ -150,7 +149,7 @@ PARTS: dict[str, tuple[Callable[[Path, int, int, float], Figures], int]] = {
     "steps": (steps, 20_000),
     "fuzz": (fuzz, 10_000),
     "kills": (kills, 200),
-    "comparisons": (comparisons, 70),
+    "comparisons": (comparisons, 80),
     "tiny": (tiny, 300),
 }
 

@@ -1,10 +1,15 @@
-"""Random weights at the edges of arithmetic, and the laws that hold for each of them."""
+"""Random weights at the edges of arithmetic, and the laws that hold for each of them.
+
+A layer with groups holds many weights of one shape and dtype, each of a rank and scale of its own: one of them must not
+change what becomes of the others.
+"""
 
 import random
 import warnings
+from typing import NamedTuple
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 import aon
 from aon import maps
@@ -20,6 +25,7 @@ MAPS = {
     "oni": lambda draw: maps.ONI(),
 }
 DTYPES = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
+GROUPS = (1, 16, 32)
 # Beyond this, squares and fourth powers of float32 leave its range: what comes out may be NaN, never silently wrong.
 SAFE = (1e-4, 1e2)
 # No entry exceeds the spectral norm of h(W), which one step of the power iteration knows up to a factor.
@@ -28,64 +34,94 @@ LARGEST = 30
 LEAST = 0.01
 
 
-def random_case(draw: random.Random) -> tuple[str, nn.Linear, float]:
-    """A layer with a weight of some rank, size, dtype and scale, normalised by some map."""
-    m, n = draw.randrange(1, 9), draw.randrange(1, 9)
-    rank, dtype = draw.randrange(0, min(m, n) + 1), draw.choice(DTYPES)
-    scale = 10.0 ** draw.uniform(-30, 30)
+class Case(NamedTuple):
+    """A layer, and the scales of its weights; the scale is 0 where the rank is."""
+
+    name: str
+    layer: nn.Linear | nn.Conv1d
+    scales: Tensor
+
+    def matrices(self, weight: Tensor) -> Tensor:
+        """Something of the shape of the layer's weight, as (groups, m, n)."""
+        return weight.detach().reshape(len(self.scales), -1, weight.shape[1])
+
+
+def random_case(draw: random.Random) -> Case:
+    """A layer with weights of some shape, dtype, ranks and scales, normalised by some map."""
+    m, n, dtype = draw.randrange(1, 9), draw.randrange(1, 9), draw.choice(DTYPES)
+    groups = (
+        draw.choice(GROUPS) if n > 1 else 1
+    )  # one input for each group is a depthwise convolution, which has no matrix
+    ranks = torch.tensor([draw.randrange(0, min(m, n) + 1) for _ in range(groups)])
+    scales = torch.tensor([10.0 ** draw.uniform(-30, 30) for _ in range(groups)], dtype=torch.float64) * (ranks > 0)
     generator = torch.Generator().manual_seed(draw.randrange(2**31))
-    weight = torch.randn(m, max(rank, 1), generator=generator, dtype=torch.float64) @ torch.randn(
-        max(rank, 1), n, generator=generator, dtype=torch.float64
-    )
-    layer = nn.Linear(n, m, bias=False, dtype=dtype)
+    left, right = (torch.randn(groups, size, 8, generator=generator, dtype=torch.float64) for size in (m, n))
+    weight = (left * (torch.arange(8) < ranks[:, None])[:, None]) @ right.mT * scales[:, None, None]
+    if groups == 1:
+        layer = nn.Linear(n, m, bias=False, dtype=dtype)
+    else:
+        layer = nn.Conv1d(groups * n, groups * m, 1, groups=groups, bias=False, dtype=dtype)
     with torch.no_grad():
-        layer.weight.copy_(weight * (scale if rank else 0.0))
+        layer.weight.copy_(weight.reshape(layer.weight.shape))
     name = draw.choice(list(MAPS))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # that a weight starts outside the radius of the expansion is the point
         aon.normalise(layer, map=MAPS[name](draw), gain=draw.random() < 0.5)
-    return name, layer, scale if rank else 0.0
+    return Case(name, layer, scales)
 
 
-def may_vanish(layer: nn.Linear, scale: float) -> bool:
-    """Whether h(W) may rightly be nearly zero.
+def may_vanish(case: Case) -> Tensor:
+    """Which h(W) may rightly be nearly zero.
 
     Rows of one number are zero once centred. A polynomial of odd order has a zero beyond its centre, which a weight of
-    one row or of rank one meets exactly where the centre is the mean. Weights below the safe range may be too small to
-    divide by.
+    rank one meets exactly where the centre is the mean. Weights below the safe range may be too small to divide by.
     """
-    centred = isinstance(layer.map, maps.CentredWeightNorm) and layer.in_features == 1
+    layer, W = case.layer, case.matrices(case.layer.weight)
+    centred = isinstance(layer.map, maps.CentredWeightNorm) and W.shape[-1] == 1
     odd = isinstance(layer.map, maps.AON) and layer.map.settings.order % 2 == 1
-    return scale < SAFE[0] or centred or odd or not layer.weight.any()
+    return (case.scales < SAFE[0]) | (W == 0).all(-1).all(-1) | (centred or odd)
 
 
-def faults(draw: random.Random) -> list[str]:
-    """Try one weight; what does not hold."""
-    name, layer, scale = random_case(draw)
-    dtype, finite, vanishing = layer.weight.dtype, bool(layer.weight.isfinite().all()), may_vanish(layer, scale)
-    what = f"{name} {layer.map} {tuple(layer.weight.shape)} {dtype} scale {scale:.1e}"
-    x = torch.randn(3, layer.in_features).to(dtype)
+def faults(draw: random.Random) -> tuple[int, list[str]]:
+    """Try the weights of one layer: how many there were, and what does not hold."""
+    case = random_case(draw)
+    layer, dtype = case.layer, case.layer.weight.dtype
+    finite, vanishing = all_of(case.matrices(layer.weight).isfinite()), may_vanish(case)
+    x = torch.randn(3, layer.in_features) if isinstance(layer, nn.Linear) else torch.randn(3, layer.in_channels, 1)
+    x = x.to(dtype)
     layer.train()
     y = layer(x)
     y.float().sum().backward()
-    gradient = layer.weight.grad
+    gradient = case.matrices(layer.weight.grad)
     layer.eval()
     with torch.no_grad():
-        mapped = aon.normalised_weight(layer)
+        mapped = case.matrices(aon.normalised_weight(layer))
         evaluated = layer(x)
         folded = aon.fold(layer)(x)  # in place, the last that is done to it
-    laws = {"evaluation and fold differ": torch.allclose(evaluated, folded, rtol=0, atol=0, equal_nan=True)}
-    if finite:
-        size = mapped.double().norm()
-        laws["the map is infinite, not NaN"] = not mapped.isinf().any()
-        laws[f"the map has norm {size:.2g}, neither NaN nor that of a normalised weight"] = (
-            vanishing or not size < LEAST
-        )
-        laws["an entry of the map is too large"] = not mapped.abs().max() > LARGEST
-        # The gradient of a normalised weight is about 1 / |W|, which float16 cannot hold for a small one.
-        laws["the gradient is infinite, not NaN"] = dtype == torch.float16 or not gradient.isinf().any()
-    if finite and (SAFE[0] <= scale <= SAFE[1] or scale == 0.0):
-        laws["the map is not finite"] = mapped.isfinite().all()
-        laws["the output is not finite"] = y.isfinite().all()
-        laws["the gradient is not finite"] = dtype == torch.float16 or gradient.isfinite().all()
-    return [f"{what}: {law}" for law, holds in laws.items() if not holds]
+    safe = finite & ((case.scales == 0) | ((SAFE[0] <= case.scales) & (case.scales <= SAFE[1])))
+    outputs = y.detach().reshape(3, len(case.scales), -1).transpose(0, 1)
+    same = torch.isclose(evaluated, folded, rtol=0, atol=0, equal_nan=True)
+    half = torch.tensor(dtype == torch.float16)  # cannot hold the gradient of a small weight, which is about 1 / |W|
+    laws = {
+        "evaluation and fold differ": all_of(same.reshape(3, len(case.scales), -1).transpose(0, 1)),
+        "the map is infinite, not NaN": ~finite | ~any_of(mapped.isinf()),
+        "the map is neither NaN nor normalised": ~finite | vanishing | ~(mapped.double().norm(dim=(1, 2)) < LEAST),
+        "an entry of the map is too large": ~finite | ~any_of(mapped.abs() > LARGEST),
+        "the gradient is infinite, not NaN": ~finite | half | ~any_of(gradient.isinf()),
+        "the map is not finite": ~safe | all_of(mapped.isfinite()),
+        "the output is not finite": ~safe | all_of(outputs.isfinite()),
+        "the gradient is not finite": ~safe | half | all_of(gradient.isfinite()),
+    }
+    what = f"{case.name} {layer} {dtype}"
+    found = [f"{what} scale {case.scales[i]:.1e}: {law}" for law, holds in laws.items() for i in torch.where(~holds)[0]]
+    return len(case.scales), found
+
+
+def all_of(x: Tensor) -> Tensor:
+    """Whether all entries of each weight hold."""
+    return x.flatten(1).all(1)
+
+
+def any_of(x: Tensor) -> Tensor:
+    """Whether any entry of each weight holds."""
+    return x.flatten(1).any(1)

@@ -287,6 +287,7 @@ def test_more_power_steps_follow_large_updates():
 OVERFLOWING = {
     "frobenius": (AON(2, scale="frobenius"), 1e9),
     "order 4": (AON(4), 3e6),
+    "minimax": (AON(2, expansion="minimax"), 5e18),  # the Gram matrix is finite, a sum over it is not
     "weight norm": (WeightNorm(), 1e25),
     "centred": (CentredWeightNorm(), 1e25),
     "oni": (ONI(), 1e15),

@@ -1,6 +1,6 @@
 """Inject faults into real comparisons, continue them, and compare the results with those of an undisturbed one.
 
-    python -m tests.faults.comparisons --rounds 3 --folder DIR
+    python -m tests.faults.comparisons --number 8 --folder DIR
 
 prints what was done and what was lost as JSON.
 """
@@ -14,7 +14,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from tests.faults.kills import differences, faults_in
@@ -87,6 +87,18 @@ def kill(pid: int, number: int = signal.SIGKILL) -> None:
         os.kill(pid, number)
 
 
+@contextmanager
+def paused(pids: list[int]):
+    """Hold processes still, as in a step that takes very long."""
+    for pid in pids:
+        kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        for pid in pids:
+            kill(pid, signal.SIGCONT)
+
+
 def until(condition, seconds: float = 900) -> None:
     end = time.monotonic() + seconds
     while not condition():
@@ -145,47 +157,99 @@ def interrupt_twice(going: Comparison) -> None:
     going.wait()
 
 
+def interrupt_while_loading(going: Comparison) -> None:
+    kill(going.process.pid, signal.SIGINT)
+    going.wait()
+    assert "unexpected fault" not in going.output(), going.output()
+
+
+def is_loading_torch(pid: int) -> bool:
+    """Whether a process has torch's library in memory, which `import torch` maps first and then works on for long."""
+    with suppress(OSError):
+        return "libtorch" in Path(f"/proc/{pid}/maps").read_text()
+    return False
+
+
+def until_loading(_out: Path, _draw: random.Random, going: Comparison) -> None:
+    until(lambda: is_loading_torch(going.process.pid) or not going.is_going())
+
+
+def until_at_work(out: Path, draw: random.Random, going: Comparison) -> None:
+    all_epochs(out, draw.randrange(3), going)
+    time.sleep(draw.uniform(0, 0.3))
+
+
+# Each with what is waited for before.
 FAULTS = {
-    "SIGKILL of all processes": kill_group,
-    "SIGKILL of the parent alone": kill_parent,
-    "SIGKILL of one worker": kill_worker,
-    "SIGTERM": stop_by(signal.SIGTERM),
-    "SIGHUP": stop_by(signal.SIGHUP),
-    "Ctrl-C": stop_by(signal.SIGINT),
-    "Ctrl-C twice": interrupt_twice,
+    "SIGKILL of all processes": (until_at_work, kill_group),
+    "SIGKILL of the parent alone": (until_at_work, kill_parent),
+    "SIGKILL of one worker": (until_at_work, kill_worker),
+    "SIGTERM": (until_at_work, stop_by(signal.SIGTERM)),
+    "SIGHUP": (until_at_work, stop_by(signal.SIGHUP)),
+    "Ctrl-C": (until_at_work, stop_by(signal.SIGINT)),
+    "Ctrl-C twice": (until_at_work, interrupt_twice),
+    "Ctrl-C in `import torch`": (until_loading, interrupt_while_loading),
 }
+ATTEMPTS = 10  # starts for one fault: a comparison may finish before it
 
 
-def inject_faults(folder: Path, rounds: int, seed: int = 0, deadline: float = float("inf"), **settings) -> dict:
-    """Inject every fault into a comparison, one after the other, `rounds` times; then let it finish and compare."""
-    draw, done, lost, finished = random.Random(seed), Counter(), [], 0
-    whole = Comparison(folder / "whole", **settings)
-    if whole.wait() != 0:
-        return {"faults": {}, "comparisons": 0, "lost": [f"the undisturbed comparison failed: {whole.output()}"]}
-    whole.close()
-    for turn in range(rounds):
-        if time.monotonic() > deadline:
-            break
-        out = folder / f"disturbed{turn}"
-        for name in draw.sample(list(FAULTS), len(FAULTS)):
-            going = Comparison(out, **settings)
+class Harness:
+    """Comparisons that are disturbed and continued until they are done, each compared with an undisturbed one."""
+
+    def __init__(self, folder: Path, seed: int, settings: dict) -> None:
+        self.folder, self.draw, self.settings = folder, random.Random(seed), settings
+        self.done, self.lost, self.finished = Counter(), [], 0
+
+    @property
+    def out(self) -> Path:
+        return self.folder / f"disturbed{self.finished}"
+
+    def inject(self, name: str) -> None:
+        """Inject one fault into a comparison at work, or into the next one where that finished first."""
+        wait, fault = FAULTS[name]
+        for _ in range(ATTEMPTS):
+            going = Comparison(self.out, **self.settings)
             try:
-                all_epochs(out, draw.randrange(3), going)
-                time.sleep(draw.uniform(0, 0.3))
-                if going.is_going():
-                    FAULTS[name](going)
-                    done[name] += 1
+                wait(self.out, self.draw, going)
+                if was_going := going.is_going():
+                    fault(going)
             except BaseException:
                 going.end()
                 raise
             going.close()
-            lost += [fault for run in out.glob("runs/*") for fault in faults_in(run)]
-        last = Comparison(out, **settings)
-        lost += [] if last.wait() == 0 else [f"{out} did not end well: {last.output()[-2000:]}"]
+            self.lost += [found for run in self.out.glob("runs/*") for found in faults_in(run)]
+            if was_going:
+                self.done[name] += 1
+                return
+            self.finish()
+        self.lost.append(f"{name}: {ATTEMPTS} comparisons finished before it")
+
+    def finish(self) -> None:
+        """Continue the comparison to its end and compare it."""
+        last = Comparison(self.out, **self.settings)
+        self.lost += [] if last.wait() == 0 else [f"{self.out} did not end well: {last.output()[-2000:]}"]
         last.close()
-        lost += compared(folder / "whole", out)
-        finished += 1
-    return {"faults": dict(done), "comparisons": finished, "lost": lost}
+        self.lost += compared(self.folder / "whole", self.out)
+        self.finished += 1
+
+
+def inject_faults(folder: Path, number: int, seed: int = 0, deadline: float = float("inf"), **settings) -> dict:
+    """Inject `number` faults into comparisons, every kind in turn; then let the last finish."""
+    whole = Comparison(folder / "whole", **settings)
+    try:
+        failed = whole.wait() != 0
+    finally:
+        whole.end()
+    if failed:
+        return {"faults": {}, "comparisons": 0, "lost": [f"the undisturbed comparison failed: {whole.output()}"]}
+    harness, left = Harness(folder, seed, settings), []
+    for _ in range(number):
+        if time.monotonic() > deadline:
+            break
+        left = left or harness.draw.sample(list(FAULTS), len(FAULTS))
+        harness.inject(left.pop())
+    harness.finish()
+    return {"faults": dict(harness.done), "comparisons": harness.finished, "lost": harness.lost}
 
 
 def compared(whole: Path, out: Path) -> list[str]:
@@ -201,9 +265,9 @@ def compared(whole: Path, out: Path) -> list[str]:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
-    parser.add_argument("--rounds", type=int, default=1)
+    parser.add_argument("--number", type=int, default=len(FAULTS))
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--seconds", type=float, default=float("inf"))
     parser.add_argument("--folder", type=Path, required=True)
     args = parser.parse_args()
-    print(json.dumps(inject_faults(args.folder, args.rounds, args.seed, time.monotonic() + args.seconds)))  # noqa: T201
+    print(json.dumps(inject_faults(args.folder, args.number, args.seed, time.monotonic() + args.seconds)))  # noqa: T201

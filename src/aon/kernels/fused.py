@@ -24,7 +24,7 @@ from aon.kernels.first_order import once_only, with_signature
 from aon.kernels.gram import gram, in_full_precision, is_tall, working_dtype
 from aon.kernels.matrix_polynomial import adjoint, evaluate, minus_outer, plus_transpose
 from aon.kernels.minimax import GUARD_STEPS
-from aon.kernels.power import Ascent, State, above, apply, ascend, dot, resume, wide
+from aon.kernels.power import Ascent, State, above, apply, ascend, dot, nan_for_infinity, resume, wide
 from aon.kernels.products import add_product, product
 from aon.kernels.settings import Settings
 
@@ -161,7 +161,7 @@ def _centre(W: Tensor, G: Tensor, u: Tensor, settings: Settings) -> tuple[Centre
     end = ascend(W, G, None, u, settings.n_power_iterations, settings.eps)
     slope = end.sigma * settings.polynomial.radius
     left = end.outer / end.sigma if is_tall(W) else end.left
-    return TopCentre(slope * end.sigma, end.live, end.outer, slope, left), end
+    return TopCentre(nan_for_infinity(slope * end.sigma), end.live, end.outer, slope, left), end
 
 
 def pull_back(Q: Tensor, c: Tensor, u: Tensor, kept: Kept, settings: Settings) -> Tensor:

@@ -11,6 +11,8 @@ from aon.kernels.first_order import once_only
 from aon.kernels.gram import finite_or_identity, gram, is_tall, plain_gram
 from aon.kernels.power import nan_for_infinity
 
+SMALLEST = 1e-12  # a weight of this norm counts as zero, as for the other maps: powers of 1 / norm leave float32
+
 
 class PolarFactor(torch.autograd.Function):
     """W -> (W W^T)^(-1/2) W, for (..., m, n) of any shape.
@@ -58,7 +60,7 @@ def newton_orthonormal(Z: Tensor, iterations: int) -> Tensor:
     """B_T V by Newton's iteration for S^(-1/2), S = V V^T, V = Z / |Z Z^T|_F^(1/2), on the smaller side."""
     S = plain_gram(Z)
     size = torch.linalg.matrix_norm(S, keepdim=True)
-    size = torch.where(size == 0, 1, nan_for_infinity(size))
+    size = torch.where(size <= SMALLEST**2, 1, nan_for_infinity(size))
     S = S / size
     identity = torch.eye(S.shape[-1], dtype=S.dtype, device=S.device)
     B = identity.expand_as(S)

@@ -128,7 +128,7 @@ def _ascendwide(G: Tensor, Phi: Tensor | None, u: Tensor, n_power_iterations: in
     for step in range(n_power_iterations):
         t = _within_range(apply(Phi, _within_range(b) if step else b))  # v = W^T t / |W^T t|
         s = apply(G, t)
-        norm = dot(t, s).clamp_min(torch.finfo(t.dtype).tiny).sqrt()  # |W^T t|
+        norm = nan_for_infinity(dot(t, s)).clamp_min(torch.finfo(t.dtype).tiny).sqrt()  # |W^T t|
         t, s = t / norm, s / norm  # now v = W^T t, s = W v
         b = apply(Phi, s)  # B v
     sigma, live, u = norm_and_u(length(b), b, u, eps)

@@ -135,13 +135,16 @@ def test_paths_in_an_archive_lead_nowhere(small_cifar100, tmp_path):
     assert names(tmp_path / "in" / "out") == ["test.bin", "train.bin"]
 
 
-def test_links_in_an_archive_are_passed_over(small_cifar100, tmp_path):
+@pytest.mark.parametrize("kind", ["SYMTYPE", "LNKTYPE", "CHRTYPE", "BLKTYPE", "FIFOTYPE", "DIRTYPE"])
+def test_links_and_devices_in_an_archive_are_passed_over(small_cifar100, tmp_path, kind):
     with tarfile.open(tmp_path / "a.tar.gz", "w:gz") as archive:
-        link = tarfile.TarInfo("train.bin")
-        link.type, link.linkname = tarfile.SYMTYPE, "/etc/passwd"
-        archive.addfile(link)
+        for name in ("train.bin", "evil"):
+            member = tarfile.TarInfo(name)
+            member.type, member.linkname, member.devmajor, member.devminor = getattr(tarfile, kind), "/etc/passwd", 1, 3
+            archive.addfile(member)
     with pytest.raises(LabError, match=r"lacks train\.bin, test\.bin"):
         fetching.unpack(tmp_path / "a.tar.gz", small_cifar100.source, tmp_path / "out")
+    assert [path for path in tmp_path.rglob("*") if path.name in ("train.bin", "evil")] == []
 
 
 def test_a_file_that_is_not_the_official_one_is_not_written(tmp_path):
