@@ -55,7 +55,9 @@ def steps(number: int, warm_up: int = 500, deadline: float = float("inf")) -> di
             model.eval()
             with torch.no_grad():
                 model(x)
-            aon.fold(copy.deepcopy(model))
+            other = copy.deepcopy(model)
+            aon.refresh(other)
+            aon.fold(other)
             torch.save(model.state_dict(), io.BytesIO())
         done = i + 1 - warm_up
         if time.monotonic() > deadline and done > 0:
