@@ -170,11 +170,12 @@ def study_runs(folder: Path) -> dict[str, list[Record]]:
 
 
 def study(folder: Path) -> str:
-    """The claims of the study's plan, and the training loss of AON beside BN's on each data set."""
+    """The claims of the study's plan, the best of our maps, and the training loss of AON less BN's."""
     runs = study_runs(folder)
-    losses = [f"{name} {claims.convergence(found)}" for name, found in runs.items()]
-    note = "Training loss of the last epoch, BN+AON(q=2) less BN"
-    return f"{claims.table(runs)}\n\n{note}: {'; '.join(losses)}.\n\n{_best_map(folder / 'cifar10')}"
+    compared = {"quick": finished(folder.parent / "quick"), **runs}
+    losses = "; ".join(f"{name} {claims.convergence(found)}" for name, found in compared.items())
+    note = f"Training loss of the last epoch, BN+AON(q=2) less BN: {losses}."
+    return "\n\n".join([claims.table(runs), _best_map(folder / "cifar10"), note])
 
 
 def _best_map(folder: Path) -> str:

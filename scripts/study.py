@@ -2,7 +2,7 @@
 
     python scripts/study.py run [OUT]        every plan in order, into OUT (runs/study); continues where it stopped
     python scripts/study.py collect [OUT]    copy the records of finished runs from OUT into results/study
-    python scripts/study.py report           tables, figures and pages of the collected records and of results/quick
+    python scripts/study.py report           tables, figures and pages of these records and of results/quick
 
 `run` collects after every plan. `make study` does all of it, and the pages of the documentation. The runs take days on
 two cores and need CIFAR-10 and CIFAR-100 (`aon data fetch`).
@@ -19,7 +19,8 @@ from typing import NamedTuple
 from aon.lab.errors import LabError
 from aon.lab.experiment import records
 from aon.lab.experiment.plans import plan_comparison
-from aon.lab.report import output
+from aon.lab.report import output, style
+from aon.lab.report.spectra_figures import against_orthonormality
 
 ROOT = Path(__file__).resolve().parents[1]
 PLANS = ROOT / "results" / "study"
@@ -138,6 +139,13 @@ def report(folder: Path = PLANS) -> None:
             _write([folder / part for part in parts], folder / name)
 
 
+def draw(folder: Path = PLANS / "cifar10") -> None:
+    """Accuracy against the orthonormality reached, one point a run, for the page of reproduction."""
+    figure = against_orthonormality(output.load_results([folder])[0])
+    if figure is not None:
+        style.save(figure, ROOT / "docs" / "figures", "orthonormality", ("png",))
+
+
 def _write(folders: Sequence[Path], out: Path) -> None:
     results, plans = output.load_results(folders)
     output.write(results, plans, out, formats=("png",))
@@ -150,6 +158,7 @@ def main(args: Sequence[str]) -> None:
     try:
         if args[:1] == ["report"] and len(args) == 1:
             report()
+            draw()
             _write([QUICK], QUICK)  # its page tells what the study found
         elif args and args[0] in commands and len(args) <= 2:
             commands[args[0]](out.resolve())
