@@ -114,16 +114,33 @@ def test_two_ranks_and_four_train_as_one_process_does(tmp_path):
 WORDS = [word for name, value in SETTINGS.items() for word in (f"--{name.replace('_', '-')}", str(value))]
 
 
+def saved_at(checkpoint: Path) -> int:
+    """When it was written; 0 if it is not there."""
+    try:
+        return checkpoint.stat().st_mtime_ns
+    except FileNotFoundError:
+        return 0
+
+
+def kill_rank(process, rank, checkpoint, before):
+    """Kill a rank after the next checkpoint, wait for its successor, and return when the checkpoint was written."""
+    wait_until(lambda: saved_at(checkpoint) > before, process)
+    pid = torchrun.pid_of(process.pid, rank)
+    os.kill(pid, signal.SIGKILL)
+    wait_until(lambda: torchrun.pid_of(process.pid, rank) not in (pid, None), process)
+    return saved_at(checkpoint)
+
+
 def test_a_killed_rank_costs_only_time(tmp_path):
-    """torchrun starts all ranks again; the record and the weights are those of two ranks that lived, bit for bit."""
+    """torchrun starts all ranks again, twice; record and weights are those of two ranks that lived, bit for bit."""
     args = ["train", "--method", "bn+aon", *WORDS, "--epochs", "12"]
     done = torchrun.command(2, [*args, "--out", str(tmp_path / "whole")])
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("BN+AON(q=2): test accuracy") == 1
     out = tmp_path / "killed"
     with torchrun.start(2, [*args, "--out", str(out)], "--max-restarts=2") as process:
-        wait_until((out / checkpoints.CHECKPOINT).exists, process)
-        os.kill(torchrun.pid_of(process.pid, rank=1), signal.SIGKILL)
+        saved = kill_rank(process, 1, out / checkpoints.CHECKPOINT, 0)
+        kill_rank(process, 0, out / checkpoints.CHECKPOINT, saved)
         _, stderr = process.communicate(timeout=PATIENCE)
     assert process.returncode == 0, stderr
     assert "Traceback (most recent" not in stderr

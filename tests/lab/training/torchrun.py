@@ -4,7 +4,7 @@ import json
 import os
 import subprocess
 import sys
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 
 from tests.processes import completed, started
@@ -41,9 +41,11 @@ def command(ranks: int, args: list[str]) -> "subprocess.CompletedProcess[str]":
     return completed([*launcher(ranks), "-m", "aon.lab", *args], env={**os.environ, **ENVIRONMENT})
 
 
-def pid_of(parent: int, rank: int) -> int:
-    """The process of a rank."""
-    children = Path(f"/proc/{parent}/task").glob("*/children")
-    numbers = {int(number) for child in children for number in child.read_text().split()}
-    (found,) = (n for n in numbers if f"\0RANK={rank}\0".encode() in Path(f"/proc/{n}/environ").read_bytes())
-    return found
+def pid_of(parent: int, rank: int) -> int | None:
+    """The process of a rank, if there is one just now."""
+    for child in Path(f"/proc/{parent}/task").glob("*/children"):
+        for number in child.read_text().split():
+            with suppress(OSError):  # it has ended
+                if f"\0RANK={rank}\0".encode() in Path(f"/proc/{number}/environ").read_bytes():
+                    return int(number)
+    return None
