@@ -20,11 +20,13 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from aon.kernels.gram import working_dtype
 from aon.model.matrices import from_matrix, layout, require_real, weight_matrix
-from aon.model.selection import Words, select
+from aon.model.selection import Selection, select
 
 
 @torch.no_grad()
-def bound_singular_values(model: nn.Module, *, eps: float = 0.5, include: Words = None, exclude: Words = None) -> None:
+def bound_singular_values(
+    model: nn.Module, *, eps: float = 0.5, include: Selection = None, exclude: Selection = None
+) -> None:
     """Clip the singular values of every chosen weight matrix to [1 / (1 + eps), 1 + eps], in place.
 
     W = U S V^T becomes U clip(S) V^T: the nearest matrix with its spectrum in the band. Where W lacks rank, the
@@ -34,7 +36,7 @@ def bound_singular_values(model: nn.Module, *, eps: float = 0.5, include: Words 
     Args:
         model: A model or a single layer.
         eps: Width of the band; its authors use 0.5 with batch normalisation and 0.05 without.
-        include: Layers to take; None means all. The words are those of `aon.normalise`.
+        include: Layers to take; None means all. As in `aon.normalise`.
         exclude: Layers to leave out.
 
     Raises:

@@ -2,7 +2,7 @@
 
     loss = criterion(model(x), y) + aon.penalties.orthonormal(model)
 
-Each looks at the raw weights of the Linear and convolution layers that `include` and `exclude` choose (the words of
+Each looks at the raw weights of the Linear and convolution layers that `include` and `exclude` select (as in
 `aon.normalise`), each weight once, never at biases or normalisation layers; a grouped convolution is a sum over its
 groups. The result is a scalar with a gradient: weigh it by `beta`, log it by `.item()`. Everything is float32 at least,
 whatever autocast says. Weight decay is the optimiser's own option.
@@ -27,10 +27,12 @@ from aon.kernels.checks import check_count
 from aon.kernels.gram import in_full_precision, is_tall, working_dtype
 from aon.kernels.power import apply, unit
 from aon.model.matrices import require_real, weight_matrix
-from aon.model.selection import Words, select
+from aon.model.selection import Selection, select
 
 
-def orthonormal(model: nn.Module, *, beta: float = 10.0, include: Words = None, exclude: Words = None) -> Tensor:
+def orthonormal(
+    model: nn.Module, *, beta: float = 10.0, include: Selection = None, exclude: Selection = None
+) -> Tensor:
     """Orthonormal regularisation, beta * sum |W W^T - I|_F^2 / m^2 (the paper's equation 2).
 
     The paper writes |.|_2^2, read here as the sum of the squared entries. Computed on the smaller side, since
@@ -56,7 +58,9 @@ def orthonormal(model: nn.Module, *, beta: float = 10.0, include: Words = None, 
     return _penalty(lambda W: _row_error(W) / W.shape[-2] ** 2, model, beta, include, exclude)
 
 
-def double_sided(model: nn.Module, *, beta: float = 0.01, include: Words = None, exclude: Words = None) -> Tensor:
+def double_sided(
+    model: nn.Module, *, beta: float = 0.01, include: Selection = None, exclude: Selection = None
+) -> Tensor:
     """Double soft orthogonality, beta * sum (|W W^T - I|_F^2 + |W^T W - I|_F^2).
 
     Both terms come from the smaller Gram matrix; |m - n| of the value is a constant that no W can avoid.
@@ -71,7 +75,9 @@ def double_sided(model: nn.Module, *, beta: float = 0.01, include: Words = None,
     return _penalty(_double_error, model, beta, include, exclude)
 
 
-def mutual_coherence(model: nn.Module, *, beta: float = 0.01, include: Words = None, exclude: Words = None) -> Tensor:
+def mutual_coherence(
+    model: nn.Module, *, beta: float = 0.01, include: Selection = None, exclude: Selection = None
+) -> Tensor:
     """Mutual coherence, beta * sum max_ij |W W^T - I|_ij: the worst pair of rows, or the worst norm.
 
     It speaks of pairs of rows, so the m x m Gram matrix is formed even where W^T W is smaller.
@@ -93,8 +99,8 @@ def restricted_isometry(
     *,
     beta: float = 0.01,
     n_power_iterations: int = 8,
-    include: Words = None,
-    exclude: Words = None,
+    include: Selection = None,
+    exclude: Selection = None,
 ) -> Tensor:
     """Spectral restricted isometry (SRIP), beta * sum |W W^T - I|_2, on the smaller side.
 
@@ -122,8 +128,8 @@ def spectral_norm(
     *,
     beta: float = 0.01,
     n_power_iterations: int = 8,
-    include: Words = None,
-    exclude: Words = None,
+    include: Selection = None,
+    exclude: Selection = None,
 ) -> Tensor:
     """Spectral-norm regularisation, beta / 2 * sum sigma(W)^2 with sigma the largest singular value.
 
@@ -143,7 +149,9 @@ def spectral_norm(
     return _penalty(lambda W: _squared_norm(W, n_power_iterations) / 2, model, beta, include, exclude)
 
 
-def _penalty(term: Callable[[Tensor], Tensor], model: nn.Module, beta: float, include: Words, exclude: Words) -> Tensor:
+def _penalty(
+    term: Callable[[Tensor], Tensor], model: nn.Module, beta: float, include: Selection, exclude: Selection
+) -> Tensor:
     """beta times the sum of `term` over the chosen matrices; `term` gives one number for each of a batch."""
     if not beta >= 0:
         raise ValueError(f"beta={beta!r}: expected a number from 0 on")
@@ -155,7 +163,7 @@ def _penalty(term: Callable[[Tensor], Tensor], model: nn.Module, beta: float, in
     return beta * total
 
 
-def _matrices(model: nn.Module, include: Words, exclude: Words) -> list[Tensor]:
+def _matrices(model: nn.Module, include: Selection, exclude: Selection) -> list[Tensor]:
     """The selected weight matrices; a tied weight once."""
     found: dict[int, Tensor] = {}
     for name, layer in select(model, include, exclude):

@@ -222,9 +222,7 @@ def test_tracers_are_refused_in_one_line(make, training):
     with pytest.raises(RuntimeError, match=r"cannot record a normalised layer: fold a copy first"):
         torch.jit.trace(layer, tuple(x))
     for record in (torch.fx.symbolic_trace, torch.jit.script):
-        with pytest.raises(
-            RuntimeError, match=r"^torch.jit and torch.fx cannot record a normalised layer"
-        ):
+        with pytest.raises(RuntimeError, match=r"^torch.jit and torch.fx cannot record a normalised layer"):
             record(layer)
 
 

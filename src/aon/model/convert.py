@@ -17,7 +17,7 @@ from aon.model.classes import NORMALISED
 from aon.model.fast_paths import keep_off_fast_paths
 from aon.model.layers import NormalisedLayer, initial_gain, matrix_of
 from aon.model.matrices import LAZY, Layout, is_mappable, layout, weight_matrix, weight_name
-from aon.model.selection import Words
+from aon.model.selection import Selection
 from aon.model.survey import Survey, survey
 
 log = logging.getLogger("aon")
@@ -27,8 +27,8 @@ def normalise(
     model: nn.Module,
     order: int = 2,
     *,
-    include: Words = None,
-    exclude: Words = None,
+    include: Selection = None,
+    exclude: Selection = None,
     scale: str | None = "spectral",
     centre: str = "one",
     prescale: bool = False,
@@ -54,7 +54,7 @@ def normalise(
         order: q of the Taylor polynomial, 0 or more; 0 is spectral normalisation.
         include: Names, shell-style patterns, module types or predicates (name, module) -> bool of what to
             normalise; None is everything but depthwise convolutions, which must be included by their own name.
-        exclude: The same words, for what to leave.
+        exclude: The same, for layers to leave.
         scale: Divide by the "spectral" norm, the "frobenius" norm, or by nothing (None).
         centre: Expand about "one", or about the "mean" eigenvalue of the smaller Gram matrix, or about the multiple of
             its largest ("top") that flattens most and keeps the order of the singular values. The latter two make h

@@ -1,8 +1,8 @@
 """Select layers of a model by `include` and `exclude`.
 
-A word is a module's name, a shell-style pattern of names, a module type, or a predicate (name, module) -> bool.
-Names, patterns and types also speak for everything below the module that they match. A module that a model has under
-two names is meant by either.
+A selector is a module's name, a shell-style pattern of names, a module type, or a predicate (name, module) -> bool.
+Names, patterns and types also select everything below the module that they match. A module that a model has under
+two names is selected by either.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from aon.kernels.checks import nearest
 from aon.model.matrices import Layer, Mappable, is_depthwise, is_mappable, is_supported
 
 Predicate = Callable[[str, nn.Module], bool]
-Word = str | type[nn.Module] | Predicate
-Words = Word | Sequence[Word] | None
+Selector = str | type[nn.Module] | Predicate
+Selection = Selector | Sequence[Selector] | None
 EXCLUDED, NOT_INCLUDED = "excluded", "not included"
 DEPTHWISE = "depthwise convolution; give its own name to include it"
 
@@ -40,29 +40,31 @@ class Choice(NamedTuple):
         return not self.reason
 
 
-def choose(model: nn.Module, include: Words = None, exclude: Words = None) -> list[Choice]:
+def choose(model: nn.Module, include: Selection = None, exclude: Selection = None) -> list[Choice]:
     """Decide for every Linear, convolution and MultiheadAttention of a model whether it is selected.
 
     Depthwise convolutions are taken only if `include` gives their own name, or a predicate says so.
 
     Raises:
-        TypeError: A word is none of the four kinds.
+        TypeError: A selector is none of the four kinds.
         ValueError: A name or pattern matches no module at all.
     """
-    wanted, unwanted = _words(include, "include"), _words(exclude, "exclude")
+    wanted, unwanted = _listed(include, "include"), _listed(exclude, "exclude")
     ancestry = _ancestry(model)
     _check_names(wanted + unwanted, [line[-1][0] for lines in ancestry for line in lines])
     choices = []
     for lines in ancestry:
         name, layer = lines[0][-1]
         if is_mappable(layer):
-            explicit = any(word == line[-1][0] for word in wanted if isinstance(word, str) for line in lines)
+            explicit = any(
+                selector == line[-1][0] for selector in wanted if isinstance(selector, str) for line in lines
+            )
             reason = _reason(lines, wanted, unwanted, include is None, explicit)
             choices.append(Choice(name, layer, reason, explicit))
     return choices
 
 
-def select(model: nn.Module, include: Words = None, exclude: Words = None) -> list[tuple[str, Layer]]:
+def select(model: nn.Module, include: Selection = None, exclude: Selection = None) -> list[tuple[str, Layer]]:
     """Names and layers that are selected, Linear and convolutions only, in the model's order.
 
     Example:
@@ -88,48 +90,52 @@ def _ancestry(model: nn.Module) -> list[list[Line]]:
     return list(grouped.values())
 
 
-def _words(words: Words, argument: str) -> list[Word]:
-    if words is None:
+def _listed(selectors: Selection, argument: str) -> list[Selector]:
+    if selectors is None:
         return []
-    listed: list[Word] = list(words) if isinstance(words, Sequence) and not isinstance(words, str) else [words]
-    for word in listed:
-        known = isinstance(word, str) or callable(word)
-        if isinstance(word, type) and not issubclass(word, nn.Module):
+    listed: list[Selector] = (
+        list(selectors) if isinstance(selectors, Sequence) and not isinstance(selectors, str) else [selectors]
+    )
+    for selector in listed:
+        known = isinstance(selector, str) or callable(selector)
+        if isinstance(selector, type) and not issubclass(selector, nn.Module):
             known = False
         if not known:
-            raise TypeError(f"{argument}={word!r}: expected a module name, a pattern, a module type or a predicate")
+            raise TypeError(f"{argument}={selector!r}: expected a module name, a pattern, a module type or a predicate")
     return listed
 
 
-def _check_names(words: list[Word], names: list[str]) -> None:
+def _check_names(selectors: list[Selector], names: list[str]) -> None:
     """Raise a ValueError for a name that matches nothing, with the nearest names."""
-    for word in words:
-        if isinstance(word, str) and not any(fnmatchcase(name, word) for name in names):
-            near = nearest(word, names)
+    for selector in selectors:
+        if isinstance(selector, str) and not any(fnmatchcase(name, selector) for name in names):
+            near = nearest(selector, names)
             hint = f"; did you mean {near!r}?" if near else ""
-            raise ValueError(f"no module of the model is called {word!r}{hint}")
+            raise ValueError(f"no module of the model is called {selector!r}{hint}")
 
 
-def _matches(words: Sequence[Word], lines: list[Line]) -> bool:
-    return any(_matches_line(word, line) for word in words for line in lines)
+def _matches(selectors: Sequence[Selector], lines: list[Line]) -> bool:
+    return any(_matches_line(selector, line) for selector in selectors for line in lines)
 
 
-def _matches_line(word: Word, line: Line) -> bool:
-    if isinstance(word, str):
-        return any(fnmatchcase(name, word) for name, _ in line)
-    if isinstance(word, type):
-        return any(isinstance(module, word) for _, module in line)
-    return bool(word(*line[-1]))
+def _matches_line(selector: Selector, line: Line) -> bool:
+    if isinstance(selector, str):
+        return any(fnmatchcase(name, selector) for name, _ in line)
+    if isinstance(selector, type):
+        return any(isinstance(module, selector) for _, module in line)
+    return bool(selector(*line[-1]))
 
 
-def _reason(lines: list[Line], wanted: list[Word], unwanted: list[Word], all_wanted: bool, explicit: bool) -> str:
+def _reason(
+    lines: list[Line], wanted: list[Selector], unwanted: list[Selector], all_wanted: bool, explicit: bool
+) -> str:
     layer = lines[0][-1][1]
     assert is_mappable(layer)
     if _matches(unwanted, lines):
         return EXCLUDED
     if not all_wanted and not _matches(wanted, lines):
         return NOT_INCLUDED
-    predicates = [word for word in wanted if not isinstance(word, (str, type))]
+    predicates = [selector for selector in wanted if not isinstance(selector, (str, type))]
     if is_depthwise(layer) and not explicit and not _matches(predicates, lines):
         return DEPTHWISE
     return ""

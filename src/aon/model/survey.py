@@ -14,7 +14,7 @@ from aon.model.attention import NormalisedMultiheadAttention
 from aon.model.classes import NORMALISED
 from aon.model.layers import NormalisedLayer, is_sharded
 from aon.model.matrices import LAZY, Mappable, is_mappable, layout, weight_matrix, weight_name
-from aon.model.selection import DEPTHWISE, EXCLUDED, NOT_INCLUDED, Choice, Words, choose
+from aon.model.selection import DEPTHWISE, EXCLUDED, NOT_INCLUDED, Choice, Selection, choose
 from aon.model.table import table
 
 
@@ -70,7 +70,7 @@ class Survey:
         return table(("module", "kind", "weight", "verdict"), cells, left=4)
 
 
-def survey(model: nn.Module, include: Words = None, exclude: Words = None) -> Survey:
+def survey(model: nn.Module, include: Selection = None, exclude: Selection = None) -> Survey:
     """What `normalise` with these arguments would change in a model, and what it would leave and why.
 
     The table also names weights with eigenvalues of W W^T so far beyond 2 that the Taylor polynomial about 1 does not
