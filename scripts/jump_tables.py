@@ -2,7 +2,7 @@
 
     python scripts/jump_tables.py
 
-Records come from scripts/measure_jumps.py (results/jumps) and from the study (results/study/cifar10).
+Records come from scripts/measure_jumps.py (results/jumps), the study (results/study/cifar10) and results/quick.
 """
 
 import json
@@ -20,7 +20,7 @@ from aon.lab.system.files import write_text
 
 PAGE = ROOT / "docs" / "reproducing.md"
 BEGIN, END = "<!-- jumps: begin (made by scripts/jump_tables.py) -->", "<!-- jumps: end -->"
-STUDY = ROOT / "results" / "study" / "cifar10"
+STUDY, QUICK = ROOT / "results" / "study" / "cifar10", ROOT / "results" / "quick"
 ENOUGH_SEEDS = 3
 Rows = list[dict[str, float]]
 
@@ -135,35 +135,36 @@ def verdict(found: Difference) -> str:
     return "no difference shown"
 
 
-def study_table(runs: list[Record]) -> str:
-    """The same of the study's own runs, as far as their records tell: a line for each method."""
+def records_table(runs: list[Record]) -> str:
+    """The same of runs of the laboratory, as far as their records tell: a line for each method."""
     lines = [
-        "| | seeds | jumps | training loss | norm of W | outside | smallest median of h | error |",
-        "|:--|" + "--:|" * 7,
+        "| | seeds | jumps | jumps less BN's | training loss | norm of W | outside | smallest median of h | error |",
+        "|:--|" + "--:|" * 8,
     ]
-    done = [run for run in runs if run.status == "done" and any(epoch.spectra for epoch in run.epochs)]
-    for label in dict.fromkeys(run.label for run in done):
-        own = [_of_record(run) for run in done if run.label == label]
-        means = [fmean(values) for values in zip(*own, strict=True)]
-        forms = (".1f", ".2f", ".2f", ".0f", ".2f", ".2f")
-        cells = [
-            f"{value:{form}}" + (" %" if i == 3 else "")
-            for i, (value, form) in enumerate(zip(means, forms, strict=True))
-        ]
-        lines.append("| " + " | ".join([label, str(len(own)), *cells]) + " |")
+    by_method: dict[str, dict[int, dict[str, float]]] = {}
+    for run in runs:
+        if run.status == "done" and any(epoch.spectra for epoch in run.epochs):
+            by_method.setdefault(run.label, {})[run.config.seed] = _of_record(run)
+    for label, own in by_method.items():
+        found = _difference(own, by_method.get("BN", {}), "jumps") if label != "BN" else None
+        cells = [f"{fmean(run[key] for run in own.values()):{form}}" for key, form in _FORMS.items()]
+        lines.append("| " + " | ".join([label, str(len(own)), cells[0], _shown(found, 1), *cells[1:]]) + " |")
     return "\n".join(lines)
 
 
-def _of_record(run: Record) -> tuple[float, ...]:
+_FORMS = {"jumps": ".1f", "train_loss": ".2f", "norm_W": ".2f", "outside": ".0%", "median_h": ".2f", "error": ".2f"}
+
+
+def _of_record(run: Record) -> dict[str, float]:
     layers: tuple[SpectrumRow, ...] = next(epoch.spectra for epoch in reversed(run.epochs) if epoch.spectra)
-    return (
-        jumps([epoch.val_accuracy for epoch in run.epochs]),
-        run.epochs[-1].train_loss,
-        fmean(layer.weight_max for layer in layers),
-        100 * fmean(layer.outside or 0.0 for layer in layers),
-        min(layer.normalised_median / layer.normalised_max for layer in layers),
-        fmean(layer.error or 0.0 for layer in layers),
-    )
+    return {
+        "jumps": jumps([epoch.val_accuracy for epoch in run.epochs]),
+        "train_loss": run.epochs[-1].train_loss,
+        "norm_W": fmean(layer.weight_max for layer in layers),
+        "outside": fmean(layer.outside or 0.0 for layer in layers),
+        "median_h": min(layer.normalised_median / layer.normalised_max for layer in layers),
+        "error": fmean(layer.error or 0.0 for layer in layers),
+    }
 
 
 def load(folder: Path = RECORDS) -> dict[str, dict[int, dict[str, float]]]:
@@ -182,8 +183,10 @@ def page(text: str) -> str:
     _, after = rest.split(END)
     runs = load()
     parts = [
-        "The study's runs on CIFAR-10:",
-        study_table(load_all(STUDY)),
+        "The study's runs on CIFAR-10 (learning rate 0.1, halved twice):",
+        records_table(load_all(STUDY)),
+        "The runs of `quick` (learning rate falling from 0.05 to zero):",
+        records_table(load_all(QUICK)),
         "The smaller runs:",
         variants_table(runs),
         "Differences between them, paired by seed, with 95 % intervals:",

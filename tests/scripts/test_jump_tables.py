@@ -1,7 +1,7 @@
 """Tables on jumps of the validation accuracy, from records."""
 
 import pytest
-from scripts.jump_tables import PAGE, PAIRS, jumps, page, pairs_table, study_table, summary, variants_table, verdict
+from scripts.jump_tables import PAGE, PAIRS, jumps, page, pairs_table, records_table, summary, variants_table, verdict
 from scripts.measure_jumps import VARIANTS
 from tests.lab import factory
 
@@ -55,10 +55,17 @@ def test_every_pair_is_of_variants_that_are_measured():
     assert all({pair.changed, pair.base} <= VARIANTS.keys() for pair in PAIRS)
 
 
-def test_the_study_has_a_line_for_each_method_with_spectra():
-    lines = study_table(factory.comparison(epochs=4)).splitlines()
-    assert len(lines) == 3  # the factory's BN and penalty have no spectra
-    assert lines[2].startswith("| BN+AON(q=2) | 3 | ")
+def test_records_have_a_line_for_each_method_with_spectra():
+    runs = factory.comparison(("bn+aon:order=4", "bn+aon"), epochs=4)
+    base = [run.but(label="BN") for run in runs if run.config.method == "bn+aon:order=4"]
+    lines = records_table([*base, *runs[3:], factory.record("bn+orth", epochs=4)]).splitlines()
+    assert len(lines) == 4  # the factory's penalty has no spectra
+    assert lines[2].startswith("| BN | 3 | ")
+    found = {run.label: [] for run in (*base, *runs[3:])}
+    for run in (*base, *runs[3:]):
+        found[run.label].append(jumps([epoch.val_accuracy for epoch in run.epochs]))
+    gap = sum(found["BN+AON(q=2)"]) / 3 - sum(found["BN"]) / 3
+    assert lines[3].startswith(f"| BN+AON(q=2) | 3 | {sum(found['BN+AON(q=2)']) / 3:.1f} | {gap:+.1f} [")
 
 
 def test_the_page_is_up_to_date():
