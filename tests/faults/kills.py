@@ -226,8 +226,8 @@ if __name__ == "__main__":
     args = parser.parse_args()
     end = time.monotonic() + args.seconds
     tables = -(-args.kills // 5)
-    result = kill_runs(args.folder, args.kills - tables, args.seed, end)
     reports = kill_reports(args.folder, tables, args.seed, end)
+    result = kill_runs(args.folder, args.kills - tables, args.seed, end)
     result["ways"]["table"] = reports["kills"]
     result["kills"] += reports["kills"]
     result["lost"] += reports["lost"]
