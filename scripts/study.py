@@ -19,8 +19,7 @@ from typing import NamedTuple
 from aon.lab.errors import LabError
 from aon.lab.experiment import records
 from aon.lab.experiment.plans import plan_comparison
-from aon.lab.report import output, style
-from aon.lab.report.spectra_figures import against_orthonormality
+from aon.lab.report import output
 
 ROOT = Path(__file__).resolve().parents[1]
 PLANS = ROOT / "results" / "study"
@@ -139,13 +138,6 @@ def report(folder: Path = PLANS) -> None:
             _write([folder / part for part in parts], folder / name)
 
 
-def draw(folder: Path = PLANS / "cifar10") -> None:
-    """Accuracy against the orthonormality reached, one point a run, for the page of reproduction."""
-    figure = against_orthonormality(output.load_results([folder])[0])
-    if figure is not None:
-        style.save(figure, ROOT / "docs" / "figures", "orthonormality", ("png",))
-
-
 def _write(folders: Sequence[Path], out: Path) -> None:
     results, plans = output.load_results(folders)
     output.write(results, plans, out, formats=("png",))
@@ -158,7 +150,6 @@ def main(args: Sequence[str]) -> None:
     try:
         if args[:1] == ["report"] and len(args) == 1:
             report()
-            draw()
             _write([QUICK], QUICK)  # its page tells what the study found
         elif args and args[0] in commands and len(args) <= 2:
             commands[args[0]](out.resolve())

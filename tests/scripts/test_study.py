@@ -26,6 +26,13 @@ def test_every_plan_is_run_once_and_is_in_the_text():
     assert all(name in text for name in planned)
 
 
+def test_every_folder_of_results_has_the_command_that_makes_it():
+    lines = (ROOT / "results" / "README.md").read_text(encoding="utf-8").splitlines()
+    named = [line.split("`")[1] for line in lines if line.startswith("| `")]
+    tracked = {"jumps", *(path.name for path in (ROOT / "results").iterdir() if path.is_dir() and any(path.iterdir()))}
+    assert sorted(named) == sorted(tracked)
+
+
 @pytest.mark.parametrize("step", STEPS)
 def test_plans_of_one_folder_differ_in_methods_and_seeds_alone(step):
     ours, first = plan(step.plan), plan(next(one.plan for one in STEPS if one.folder == step.folder))
