@@ -37,6 +37,8 @@ pages: $(VENV)/.dev  ## every generated part of README.md and docs/, from the re
 	PYTHONPATH=. $(BIN)/python scripts/draw_spectrum.py
 	PYTHONPATH=. $(BIN)/python scripts/draw_arrows.py
 	PYTHONPATH=. $(BIN)/python scripts/measure_spectra.py write
+	PYTHONPATH=. $(BIN)/python scripts/expansion_training.py
+	PYTHONPATH=. $(BIN)/python scripts/measure_lag.py write
 	PYTHONPATH=. $(BIN)/python scripts/jump_tables.py
 	PYTHONPATH=. $(BIN)/python scripts/write_reliability.py
 	PYTHONPATH=. $(BIN)/python scripts/scale_tables.py

@@ -1,7 +1,8 @@
 """Measure the spectrum of h(W) for usual starts and shapes, and write the tables of docs/expansions.md from it.
 
     python scripts/measure_spectra.py measure    # results/expansions/spectra.json
-    python scripts/measure_spectra.py write      # docs/expansions.md, from that record and from the trainings beside it
+    python scripts/measure_spectra.py compose    # results/expansions/composition.json
+    python scripts/measure_spectra.py write      # docs/expansions.md, from both
 
 Every map is exact (aon.functional.approx_orthonormal, float64), so that the numbers are those of the polynomial alone.
 """
@@ -10,6 +11,7 @@ import json
 import platform
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +20,16 @@ from torch import Tensor, nn
 
 import aon
 from aon.functional import approx_orthonormal, orthonormality_error
+from aon.kernels.minimax import least_deviation
 from aon.lab.system.files import write_text
 
 ROOT = Path(__file__).resolve().parents[1]
 RECORD = ROOT / "results" / "expansions" / "spectra.json"
+COMPOSED = RECORD.with_name("composition.json")
 PAGE = ROOT / "docs" / "expansions.md"
 BEGIN, END = "<!-- spectra: begin (made by scripts/measure_spectra.py) -->", "<!-- spectra: end -->"
+COMPOSITION = "<!-- composition: begin (made by scripts/measure_spectra.py) -->"
+COMPOSITION_END = "<!-- composition: end -->"
 
 SHAPES = {
     "MLP, square": (256, 256),
@@ -48,6 +54,9 @@ MAPS: dict[str, dict[str, Any]] = {
     "minimax, q = 2": {"expansion": "minimax"},
     "minimax, q = 4": {"order": 4, "expansion": "minimax"},
 }
+# One polynomial beside two in a row: all of least deviation for the interval from 0.1 on.
+LOWER, LARGEST = 0.1, 256
+PRODUCTS = {"minimax, q = 8": 4, "two of q = 2 in a row": 5, "minimax, q = 10": 5}  # of k x k matrices, forward
 
 
 def measure() -> dict[str, Any]:
@@ -61,8 +70,33 @@ def measure() -> dict[str, Any]:
             found = {"W itself": _spectrum(W)}
             found |= {name: _spectrum(approx_orthonormal(W, **options)) for name, options in MAPS.items()}
             rows.append({"shape": shape_name, "size": list(shape), "start": start_name, "maps": found})
-    versions = {"aon": aon.__version__, "torch": torch.__version__, "python": platform.python_version()}
-    return {"command": "python scripts/measure_spectra.py measure", "versions": versions, "rows": rows}
+    return {"command": "python scripts/measure_spectra.py measure", "versions": _versions(), "rows": rows}
+
+
+def _versions() -> dict[str, str]:
+    return {"aon": aon.__version__, "torch": torch.__version__, "python": platform.python_version()}
+
+
+def compose() -> dict[str, Any]:
+    """The same of one polynomial of high order beside two in a row, for He's start of the smaller shapes."""
+    rows = []
+    for name, shape in SHAPES.items():
+        if min(shape) <= LARGEST:
+            torch.manual_seed(0)
+            W = torch.empty(shape, dtype=torch.float64)
+            STARTS["He"](W)
+            rows.append({"shape": name, "size": list(shape), "maps": {k: _spectrum(H) for k, H in _high(W).items()}})
+    return {"command": "python scripts/measure_spectra.py compose", "versions": _versions(), "rows": rows}
+
+
+def _high(W: Tensor) -> dict[str, Tensor]:
+    """h(W) by the maps of `PRODUCTS`; the second of two is made for the interval that the first leaves."""
+    once = partial(approx_orthonormal, expansion="minimax")
+    deviation = least_deviation(2, LOWER).deviation
+    left = (1 - deviation) / (1 + deviation)
+    single = {f"minimax, q = {order}": once(W, order, lower=LOWER) for order in (8, 10)}
+    found = single | {"two of q = 2 in a row": once(once(W, 2, lower=LOWER), 2, lower=left)}
+    return {name: found[name] for name in PRODUCTS}
 
 
 def _spectrum(H: Tensor) -> dict[str, float]:
@@ -76,7 +110,7 @@ def _spectrum(H: Tensor) -> dict[str, float]:
 
 
 def table(record: dict[str, Any]) -> str:
-    """The record as a table of Markdown: orthonormality errors, the least of a row in bold."""
+    """The spectra as a table of Markdown: orthonormality errors, the least of a row in bold."""
     names = list(record["rows"][0]["maps"])
     lines = [f"| weight | start | {' | '.join(names)} |", f"|:--|:--|{'--:|' * len(names)}"]
     for row in record["rows"]:
@@ -86,24 +120,36 @@ def table(record: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
+def composition(record: dict[str, Any]) -> str:
+    """One polynomial beside two in a row, for He's start: error, and smallest and median singular value."""
+    lines = ["| weight | map | products of k x k | error | smallest | median |", "|:--|:--|--:|--:|--:|--:|"]
+    for row in record["rows"]:
+        for name, found in row["maps"].items():
+            numbers = f"{PRODUCTS[name]} | {found['error']:.3f} | {found['smallest']:.3f} | {found['median']:.3f}"
+            lines.append(f"| {row['shape']}, {row['size'][0]} x {row['size'][1]} | {name} | {numbers} |")
+    return "\n".join(lines)
+
+
 def write() -> None:
-    """Fill the table into its page."""
-    record = json.loads(RECORD.read_text(encoding="utf-8"))
+    """Fill the tables into their page."""
+    spectra, composed = (json.loads(path.read_text(encoding="utf-8")) for path in (RECORD, COMPOSED))
     text = PAGE.read_text(encoding="utf-8")
-    head, _, rest = text.partition(BEGIN)
-    tail = rest.partition(END)[2]
-    write_text(PAGE, f"{head}{BEGIN}\n\n{table(record)}\n\n{END}{tail}")
+    for begin, end, made in ((BEGIN, END, table(spectra)), (COMPOSITION, COMPOSITION_END, composition(composed))):
+        head, _, rest = text.partition(begin)
+        text = f"{head}{begin}\n\n{made}\n\n{end}{rest.partition(end)[2]}"
+    write_text(PAGE, text)
 
 
 def main(args: list[str]) -> int:
     """Do what the one word says."""
     if args == ["measure"]:
-        RECORD.parent.mkdir(parents=True, exist_ok=True)
         write_text(RECORD, json.dumps(measure(), indent=1) + "\n")
+    elif args == ["compose"]:
+        write_text(COMPOSED, json.dumps(compose(), indent=1) + "\n")
     elif args == ["write"]:
         write()
     else:
-        sys.stderr.write(f"measure_spectra: {' '.join(args) or 'nothing'}: expected measure or write\n")
+        sys.stderr.write(f"measure_spectra: {' '.join(args) or 'nothing'}: expected measure, compose or write\n")
         return 2
     return 0
 
