@@ -94,14 +94,17 @@ def _least_median(run: Record) -> float:
 def costs(names: Sequence[str] = STEPS) -> str:
     """Time of a training step over that without a map, and over that with the paper's: medians over the rounds."""
     lines = ["| step | weight map | time over no map | over the paper's map |", "|:--|:--|--:|--:|"]
+    commands = []
     for name in names:
-        (case,) = load_bench(BENCH / f"{name}.json").cases
+        record = load_bench(BENCH / f"{name}.json")
+        (case,) = record.cases
+        commands.append(f"`{' '.join(record.command)}`")
         found = {map_of(variant.name): variant.repeats for variant in case.variants}
         for word, repeats in found.items():
             if word:
                 over = [f"{_ratio(repeats, found[base]):.2f}" for base in ("", "aon")]
                 lines.append(f"| {case.name} | {MAPS[word][0]} | {' | '.join(over)} |")
-    return "\n".join(lines)
+    return "\n".join([*lines, "", *commands])
 
 
 def _ratio(seconds: Sequence[float | None], base: Sequence[float | None]) -> float:

@@ -17,6 +17,16 @@ def test_every_task_has_three_seeds_of_plain_sn_paper_and_minimax():
         assert all(len({run.config.seed for run in of_map}) >= 3 for of_map in runs.values())
 
 
+def test_what_the_page_says_of_the_curves_holds_in_the_records():
+    def accuracy(task: str, name: str) -> float:
+        runs = page.runs_of(page.RECORDS / task)[name]
+        return sum(run.epochs[-1].test_accuracy or 0 for run in runs) / len(runs)
+
+    assert accuracy("mlp", "aon") < 15
+    assert accuracy("vit", "aon") < accuracy("vit", "") - 1
+    assert all(accuracy(task, "aon:expansion=minimax") >= accuracy(task, "") for task in page.TASKS)
+
+
 def test_a_line_for_each_map_and_a_panel_for_each_curve(tmp_path):
     for method in ("ln", "ln+aon"):
         for seed in (0, 1):
