@@ -51,17 +51,28 @@ def _paper(found: dict[str, Any]) -> str:
     record = found.get("plan-paper")
     if record is None:
         return ""
-    rows, total = [], 0.0
+    rows, totals = [], [0.0, 0.0, 0.0]
     for one in record["comparisons"]:
         prediction = one["prediction"]
-        total += prediction["device_seconds"]
-        runs = sum(row["runs"] for row in prediction["rows"])
+        numbers = [
+            sum(row["runs"] for row in prediction["rows"]),
+            prediction["device_seconds"] / 3600,
+            prediction["cost"],
+        ]
+        totals = [total + number for total, number in zip(totals, numbers, strict=True)]
         peak = max(row["memory"] for row in prediction["rows"]) / 2**30
-        rows.append([one["name"], str(runs), f"{prediction['device_seconds'] / 3600:.1f}", f"{peak:.2f} GiB"])
+        rows.append([one["name"], *_cells(numbers), f"{peak:.2f} GiB"])
+    rows.append(["one after the other", *_cells(totals), ""])
     device = record["comparisons"][0]["prediction"]["device"]
-    rows.append(["together", str(sum(int(row[1]) for row in rows)), f"{total / 3600:.1f}", ""])
-    title = f"The paper's comparisons, at {device['efficiency']:.0%} of {device['flops']:.3g} FLOP/s"
-    return _table(title, ["comparison", "runs", "device hours", "memory of a run"], rows)
+    speed = f"{device['count']} devices at {device['efficiency']:.0%} of {device['flops']:.3g} FLOP/s"
+    cost = f"cost at {device['price']:g} an hour"
+    head = ["comparison", "runs", "device hours", cost, "memory of a run"]
+    return _table(f"The paper's comparisons, {speed}", head, rows)
+
+
+def _cells(numbers: list[float]) -> list[str]:
+    runs, hours, cost = numbers
+    return [f"{runs:.0f}", f"{hours:.1f}", f"{cost:.1f}"]
 
 
 def _imagenet(found: dict[str, Any]) -> str:
@@ -69,12 +80,22 @@ def _imagenet(found: dict[str, Any]) -> str:
     if record is None:
         return ""
     device = record["device"]
-    rows = [
-        [str(row["batch"]), f"{100 * row['map'] * row['ranks'] / row['network']:.1f} %", f"{row['hours']:.1f}"]
-        for row in record["rows"]
-    ]
+    rows = []
+    for row in record["rows"]:
+        cost, memory = row["hours"] * device["count"] * device["price"], row["memory"] / 2**30
+        share = row["map"] * row["ranks"] / row["network"]
+        rows.append(
+            [str(row["batch"]), f"{100 * share:.1f} %", f"{row['hours']:.1f}", f"{cost:.0f}", f"{memory:.1f} GiB"]
+        )
     speed = f"{device['count']} devices at {device['efficiency']:.0%} of {device['flops']:.3g} FLOP/s"
-    return _table(f"ResNet-50 on ImageNet, 90 epochs, {speed}", ["batch", "AON of order 2 adds", "hours"], rows)
+    head = [
+        "batch",
+        "AON of order 2 adds",
+        "hours",
+        f"cost at {device['price']:g} an hour",
+        "memory of a device, float32",
+    ]
+    return _table(f"ResNet-50 on ImageNet, 90 epochs, {speed}", head, rows)
 
 
 def _transformer(found: dict[str, Any]) -> str:

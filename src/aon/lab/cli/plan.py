@@ -161,11 +161,13 @@ def _plan_workload(console: Console, options: PlanOptions, out: Path | None) -> 
 
 def _show_imagenet(console: Console, rows: Sequence[large.ImageNetRow], device: Device) -> None:
     table = Table(title=f"ResNet-50, ImageNet, 90 epochs, {device.count} devices, order 2")
-    for name in ("batch", "TFLOP a step", "the map adds", "hours", "cost"):
+    for name in ("batch", "TFLOP a step", "the map adds", "hours", "cost", "memory of a device"):
         table.add_column(name, justify="right")
     for row in rows:
         cost = "-" if device.price is None else f"{row.hours * device.price * device.count:.0f}"
-        table.add_row(str(row.batch), f"{row.network / 1e12:.2f}", f"{100 * row.added:.2f} %", f"{row.hours:.1f}", cost)
+        memory = f"{row.memory / 2**30:.1f} GiB"
+        share = f"{100 * row.added:.2f} %"
+        table.add_row(str(row.batch), f"{row.network / 1e12:.2f}", share, f"{row.hours:.1f}", cost, memory)
     console.print(table)
 
 

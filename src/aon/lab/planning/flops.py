@@ -14,13 +14,14 @@ powers and b blocks, s - 1 + b - 1 products forward. Passes over m x n and every
 memory traffic, which a count of operations does not show.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from math import ceil, isqrt
+from math import ceil, isqrt, prod
 from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
+from torch.utils.flop_counter import FlopCounterMode
 
 # The counts follow what is done, so they take its constants from where it is done; the tests hold them to it.
 from aon.kernels.gram import PANEL, in_panels
@@ -126,6 +127,39 @@ def of_map_in_step(sizes: Sizes, order: int = 2) -> int:
     else:
         each = of_map(sizes.rows, sizes.columns, order)
     return sizes.groups * each
+
+
+def _added_product(_: Any, a: Sequence[int], b: Sequence[int], *__: Any, **___: Any) -> int:
+    """A product that is added in place, or one for each matrix of a batch; torch's counter passes over both."""
+    return 2 * prod(a) * b[-1]
+
+
+_PASSED_OVER = {torch.ops.aten.addmm_: _added_product, torch.ops.aten.baddbmm_: _added_product}
+
+
+def in_step(make: Callable[[], nn.Module], image: Sequence[int], batch: int) -> int:
+    """Forward and backward of a whole model by torch's own counter: a line in the batch, found from two small ones.
+
+    Products and convolutions count; eigendecompositions do not.
+
+    Args:
+        make: Makes the model.
+        image: The shape of one input.
+        batch: Images in the step.
+
+    Example:
+        >>> in_step(lambda: nn.Linear(2, 3), [2], 10)  # outputs and the gradient of the weight: 2 products of 2 2 3 10
+        240
+    """
+
+    def counted(size: int) -> int:
+        model, x = make().train(), torch.zeros(size, *image)
+        with FlopCounterMode(display=False, custom_mapping=_PASSED_OVER) as counter:
+            model(x).sum().backward()
+        return int(counter.get_total_flops())
+
+    few, more = counted(2), counted(4)
+    return few + (more - few) * (batch - 2) // 2
 
 
 def layer_sizes(model: nn.Module, x: Tensor) -> dict[str, Sizes]:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from aon.lab.planning.flops import of_layer, of_map, of_map_in_step
+from aon.lab.planning.flops import Sizes, of_layer, of_map, of_map_in_step
 from aon.lab.planning.prediction import Device
 from aon.lab.planning.workloads import SEVEN_B, Transformer, resnet50
 
@@ -14,13 +14,14 @@ RANKS = (8, 64, 256, 1024)
 
 @dataclass(frozen=True)
 class ImageNetRow:
-    """A ResNet-50 on ImageNet: operations of a step, what the map adds to them, hours of the whole training."""
+    """A ResNet-50 on ImageNet: operations of a step, what the map adds to them, hours in all, bytes on a device."""
 
     batch: int
     ranks: int
     network: int
     map: int
     hours: float
+    memory: int
 
     @property
     def added(self) -> float:
@@ -43,7 +44,19 @@ def imagenet(device: Device, *, epochs: int = 90, batch: int = 256, order: int =
     network, map = sum(of_layer(one) for one in whole), sum(of_map_in_step(one, order) for one in each)
     steps, judged = IMAGENET_TRAIN // batch, IMAGENET_TEST / batch
     operations = epochs * (steps * (network / device.count + map) + judged * network / 3 / device.count)
-    return ImageNetRow(batch, device.count, network, map, operations / (device.flops * device.efficiency) / 3600)
+    hours = operations / (device.flops * device.efficiency) / 3600
+    return ImageNetRow(batch, device.count, network, map, hours, _memory(each))
+
+
+def _memory(sizes: Sequence[Sizes]) -> int:
+    """Bytes of a step of SGD with momentum in float32.
+
+    Weights, gradients, momentum and mapped weights; and for backward the output of every convolution, as its batch
+    normalisation needs it, and what comes out of that, as the next convolution needs it.
+    """
+    weights = sum(one.rows * one.columns for one in sizes)
+    outputs = sum(one.rows * one.positions for one in sizes)
+    return 4 * (4 * weights + 2 * outputs)
 
 
 @dataclass(frozen=True)

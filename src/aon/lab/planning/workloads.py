@@ -8,13 +8,15 @@ import torch
 
 from aon.lab.data import Dataset, load
 from aon.lab.experiment.config import RunConfig
-from aon.lab.methods.grammar import parse
+from aon.lab.methods.grammar import compose, parse
 from aon.lab.models import classifier_names
-from aon.lab.planning.flops import Sizes, layer_sizes, of_layer, of_map_in_step
+from aon.lab.planning.flops import Sizes, in_step, layer_sizes, of_layer, of_map_in_step
 from aon.lab.training.preparation import network
 
 # Methods whose penalty multiplies each weight by its Gram matrix: three products of 2 k k l.
 _GRAM_PENALTIES = frozenset({"orth", "dso", "mc", "srip"})
+# Methods with products of their own, which torch's counter counts.
+_BY_COUNTER = frozenset({"iternorm", "dbn", "polar", "oni"})
 
 
 @dataclass(frozen=True)
@@ -77,7 +79,7 @@ class Operations:
 
 
 def operations(config: RunConfig, images: Images) -> Operations:
-    """Count a training step of a run; normalisation of activations and elementwise work are left out.
+    """Count a training step of a run; elementwise work, eigendecompositions and steps between epochs are left out.
 
     Args:
         config: The run.
@@ -90,7 +92,22 @@ def operations(config: RunConfig, images: Images) -> Operations:
     sizes = {name: _batch_of(one, config.batch_size) for name, one in per_image.items()}
     left = () if config.include_classifier else classifier_names(model)
     mapped = [one for name, one in sizes.items() if name not in left]
-    return Operations(sum(of_layer(one) for one in sizes.values()), _added(config.method, mapped))
+    added = _added(config.method, mapped) + _added_by_counter(config, images)
+    return Operations(sum(of_layer(one) for one in sizes.values()), added)
+
+
+def _added_by_counter(config: RunConfig, images: Images) -> int:
+    """What whitening, polar and ONI add: a step with them less one without."""
+    parts = [part for part in parse(config.method).parts if part.name in _BY_COUNTER]
+    if not parts:
+        return 0
+
+    def step(method: str) -> int:
+        one, shape = config.but(method=method), (3, images.side, images.side)
+        return in_step(lambda: network(one, images.classes, shape).model, shape, config.batch_size)
+
+    with torch.random.fork_rng(devices=[]):
+        return step(str(compose(parts))) - step("none")
 
 
 def _batch_of(sizes: Sizes, batch: int) -> Sizes:
