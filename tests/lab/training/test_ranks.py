@@ -189,6 +189,16 @@ def test_devices():
             Ranks(1, 2, 1, 2).device("cuda")
 
 
+def test_an_environment_that_torchrun_would_not_make_is_refused(monkeypatch):
+    for name, value in {"RANK": "0", "WORLD_SIZE": "two", "LOCAL_RANK": "0", "MASTER_ADDR": "x"}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.delenv("MASTER_PORT", raising=False)
+    assert not ranks.launched()
+    monkeypatch.setenv("MASTER_PORT", "1")
+    with pytest.raises(LabError, match="the environment has WORLD_SIZE='two': should be a whole number"):
+        ranks.launched()
+
+
 def test_alone_nothing_is_sent(tmp_path):
     tensor = torch.ones(2)
     assert ALONE.sum(tensor) is tensor

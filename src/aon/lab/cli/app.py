@@ -284,7 +284,7 @@ def _end(message: str, status: int) -> NoReturn:
 
 def _leave(status: int) -> NoReturn:
     """End with a status; one of several processes ends without gloo's threads, which may abort at exit."""
-    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+    if os.environ.get("WORLD_SIZE", "1") != "1":
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(status)

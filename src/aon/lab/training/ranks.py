@@ -205,8 +205,19 @@ ALONE = Ranks()
 
 
 def launched() -> bool:
-    """Whether torchrun, or anything that sets its variables, started this process as one of several."""
-    return all(name in os.environ for name in _VARIABLES) and int(os.environ["WORLD_SIZE"]) > 1
+    """Whether torchrun, or anything that sets its variables, started this process as one of several.
+
+    Raises:
+        LabError: if one of the numbers among them is none.
+    """
+    if not all(name in os.environ for name in _VARIABLES):
+        return False
+    for name in _NUMBERS:
+        if not os.environ.get(name, "1").isdecimal():
+            raise LabError(
+                f"the environment has {name}={os.environ[name]!r}: should be a whole number, as torchrun sets it"
+            )
+    return int(os.environ["WORLD_SIZE"]) > 1
 
 
 @contextmanager
