@@ -16,6 +16,7 @@ from aon.kernels.checks import check_count
 from aon.kernels.fused import Normalise
 from aon.kernels.fused import factor as factor_of
 from aon.kernels.gram import gram, in_full_precision, is_tall, working_dtype
+from aon.kernels.on_cpu import NormaliseOnCPU, find, suits
 from aon.kernels.orthogonal import PolarFactor, newton_orthonormal
 from aon.kernels.power import State, ascend, nan_for_infinity, unit
 from aon.kernels.settings import Settings, check_settings
@@ -133,14 +134,23 @@ class AON(WeightMap):
         """F = gain P_q / sigma, where W is not tall and the order is not 0; in training mode u moves if W is new."""
         if self.is_spectral or is_tall(W):
             return None
-        return self._keep(Normalise.apply(W, gain, self._state(), self.settings, False), self.training)
+        return self._normalised(W, gain, self.training, formed=False)
 
     def _mapped(self, W: Tensor, gain: Tensor | None, moving: bool) -> Tensor:
         if self.is_spectral:
             return self._keep(Spectral.apply(W, gain, self._state(), self.settings), moving)
         if gain is None or not is_tall(W):
-            return self._keep(Normalise.apply(W, gain, self._state(), self.settings, True), moving)
+            return self._normalised(W, gain, moving, formed=True)
         return _scaled(self._mapped(W, None, moving), gain)
+
+    def _normalised(self, W: Tensor, gain: Tensor | None, moving: bool, *, formed: bool) -> Tensor:
+        """h(W) or F, by the way with the fewest calls."""
+        state, settings = self._state(), self.settings
+        found = find(W, state, settings) if suits(W, gain, state, settings) else None
+        if found is None:
+            return self._keep(Normalise.apply(W, gain, state, settings, formed), moving)
+        out = NormaliseOnCPU.apply(W, gain, found, formed)
+        return self._keep((out, found.start, found.end.u, found.fingerprint), moving)
 
     def kept_vector(self) -> Tensor:
         """u."""

@@ -3,7 +3,7 @@
 Notation, here and in docs/maths.md (k = min(m, n); every matrix may carry one batch dimension, for groups):
 
     W   m x n   raw weight                      G    k x k   W W^T, or W^T W where m > n ("tall")
-    r   scalar  centre of the expansion         X    k x k   I - G / r
+    r   scalar  centre of the expansion         X    k x k   I - G / r; G itself for the orders 1 and 2 about one
     M   k x k   sum_j c_j X^j                   Phi  k x k   r^(-1/2) M, so that B = Phi W (tall: W Phi)
     u   m       kept vector                     v    n       B^T u, as a unit vector
     F   k x k   Phi / sigma, so that h(W) = F W (tall: W F)
@@ -121,8 +121,11 @@ def factor(W: Tensor, G: Tensor, u: Tensor, settings: Settings) -> tuple[Kept, T
     """
     steps, eps, maximum = settings.n_power_iterations, settings.eps, settings.polynomial.maximum
     centre, before = _centre(W, G, u, settings)
-    X = torch.eye(G.shape[-1], dtype=G.dtype, device=G.device) - (G if centre is None else G / centre.r.unsqueeze(-1))
-    Phi = evaluate(settings.polynomial.coefficients, X)
+    X, coefficients = G, settings.in_powers_of_gram
+    if coefficients is None:
+        identity = torch.eye(G.shape[-1], dtype=G.dtype, device=G.device)
+        X, coefficients = identity - (G if centre is None else G / centre.r.unsqueeze(-1)), settings.polynomial[0]
+    Phi = evaluate(coefficients, X)
     if centre is not None:
         Phi *= centre.r.rsqrt().unsqueeze(-1)
     if before is None or maximum is None:
@@ -173,13 +176,15 @@ def pull_back(Q: Tensor, c: Tensor, u: Tensor, kept: Kept, settings: Settings) -
         Q = minus_outer(Q, c * (norm.left if isinstance(norm, TallNorm) else u), norm.right)
     elif isinstance(norm, FrobeniusNorm):
         Q = Q - c.unsqueeze(-1) * norm.gradient
-    # 2 dL/dG = -2 Xbar / r, and Xbar is linear in D: the factor -2 / r goes in here.
-    D = plus_transpose(Q)
-    if centre is None:
+    # 2 dL/dG = -2 Xbar / r, and Xbar is linear in D: the factor -2 / r goes in here; 2 where X is G.
+    D, coefficients = plus_transpose(Q), settings.in_powers_of_gram
+    if coefficients is not None:
+        D.div_(sigma.unsqueeze(-1))
+    elif centre is None:
         D.div_(-sigma.unsqueeze(-1))
     else:  # divided one by one: their product may leave float32 where none of them does
         D.mul_((-1 / sigma / centre.r / centre.r.sqrt()).unsqueeze(-1))
-    C = adjoint(settings.polynomial.coefficients, X, D)
+    C = adjoint(coefficients or settings.polynomial.coefficients, X, D)
     if centre is not None:
         C = _pull_back_centre(C, Q, kept, centre)
     if isinstance(norm, TallNorm):

@@ -7,6 +7,7 @@ the paper writes (equation 12 for P_2) have alternating signs; they are for read
 
 from __future__ import annotations
 
+from functools import cache
 from math import comb, sqrt
 from typing import NamedTuple
 
@@ -50,6 +51,7 @@ def expansion_coefficients(order: int) -> tuple[float, ...]:
     return tuple(comb(2 * k, k) / 4**k for k in range(order + 1))
 
 
+@cache
 def taylor_coefficients(order: int) -> tuple[float, ...]:
     """Coefficients b_0 ... b_q of the powers of x in the same polynomial, as the paper writes it.
 

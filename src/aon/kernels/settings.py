@@ -6,13 +6,20 @@ from functools import cache
 from typing import NamedTuple
 
 from aon.kernels.checks import check_count
-from aon.kernels.polynomials import Polynomial, expansion_coefficients, minimax_polynomial, top_radius
+from aon.kernels.polynomials import (
+    Polynomial,
+    expansion_coefficients,
+    minimax_polynomial,
+    taylor_coefficients,
+    top_radius,
+)
 
 SCALES = ("spectral", "frobenius", None)
 CENTRES = ("one", "mean", "top")
 EXPANSIONS = ("taylor", "minimax")
 LOWER = (0.001, 0.9)  # where the interval of the minimax polynomial may begin
 GAIN_INITS = ("ones", "match")
+LOW_ORDER = 2  # up to this, powers of G lose no digits to cancellation
 
 
 class Settings(NamedTuple):
@@ -52,6 +59,20 @@ class Settings(NamedTuple):
         """Coefficients and centre of the expansion."""
         return _constant(self.order, self.scale, self.centre, self.expansion, self.lower)
 
+    @property
+    def in_powers_of_gram(self) -> tuple[float, ...] | None:
+        """Coefficients of P in powers of G, where they lose no digits: about one, up to order 2. Otherwise None.
+
+        That saves the calls that make I - G.
+        """
+        low = self.order <= LOW_ORDER and self.relative_to == "one"
+        return _gram_coefficients(self.order) if low else None
+
+
+def _gram_coefficients(order: int) -> tuple[float, ...]:
+    """As `taylor_coefficients`, which has a cache; see `_constant`."""
+    return taylor_coefficients(order)
+
 
 def _constant(order: int, scale: str | None, centre: str, expansion: str, lower: float) -> Polynomial:
     """As `_polynomial`; torch.compile calls it once instead of tracing it, which it cannot do with a cache."""
@@ -60,6 +81,7 @@ def _constant(order: int, scale: str | None, centre: str, expansion: str, lower:
 
 # As torch.compiler.assume_constant_result does; calling that would load the compiler, a third of `import aon`'s time.
 _constant._dynamo_marked_constant = True  # type: ignore[attr-defined]
+_gram_coefficients._dynamo_marked_constant = True  # type: ignore[attr-defined]
 
 
 @cache

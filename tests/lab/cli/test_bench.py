@@ -11,6 +11,8 @@ TINY = ["--network", "resnet20", "--width", "0.25", "--threads", "1"]
 TWICE = ["--rounds", "2", "--warm-up", "1"]
 COMMANDS = {
     "step": ["step", *TINY, *TWICE, "--batch", "2"],
+    "layout": ["layout", *TINY, *TWICE, "--batch", "2"],
+    "calls": ["calls"],
     "map": ["map", *TINY, *TWICE, "--variants", "aon,aon:order=0"],
     "eval": ["eval", *TINY, *TWICE, "--batch", "2"],
     "accumulate": ["accumulate", *TINY, *TWICE, "--batch", "2", "--micro-batches", "2"],
@@ -31,8 +33,8 @@ def test_each_command_leaves_a_record_and_prints_it(name, tmp_path, monkeypatch)
     assert result.exit_code == 0
     (path,) = (tmp_path / "results" / "bench").iterdir()
     found = record.load(path)
-    assert found.bench == name == path.name.partition("-")[0]
-    assert found.environment["threads"] == 1
+    assert found.bench == name == path.stem.partition("-")[0]
+    assert found.environment["threads"] == 1 or name == "calls"
     assert found.command[0] == "aon"
     assert "ratio to" in result.output
     assert str(path.name) in result.output.replace("\n", "")
@@ -77,6 +79,9 @@ def test_the_tables_go_into_two_documents(tmp_path):
         (["scale", "--batches", "a,b"], "batches = 'a,b': expected numbers separated by commas"),
         (["scale", "--batches", "8"], r"batch = \[8\]: expected two or more"),
         (["train", "--batch", "0"], "batch_size"),
+        (["all", "--batches", "some"], "batches = 'some': expected numbers separated by commas"),
+        (["all", "--batches", ""], "batches = '': expected one or more numbers"),
+        (["all", "--device", "cudas"], "cudas"),
         (["draw"], "no benchmark was recorded in results/bench"),
     ],
 )
@@ -87,7 +92,19 @@ def test_bad_words_are_refused_in_one_line(args, message, tmp_path, monkeypatch)
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("name", [*COMMANDS, "tried", "draw", "table"])
+def test_all_leaves_a_record_of_each_benchmark_of_the_device(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    result = run("all", *TINY, *TWICE, "--batches", "2,3", "--device", "cpu")
+    assert result.exit_code == 0
+    found = {path.stem: record.load(path) for path in (tmp_path / "results" / "bench-cpu").iterdir()}
+    benches = ["accumulate", "calls", "eval", "layout", "map", "step", "step", "step"]
+    assert sorted(each.bench for each in found.values()) == benches
+    assert {"step-2", "step-3", "step-quick"} <= set(found)
+    assert all(result.output.replace("\n", "").count(f"{name}.json") == 1 for name in found)
+    assert all(each.settings.get("device", "cpu") == "cpu" for each in found.values())
+
+
+@pytest.mark.parametrize("name", [*COMMANDS, "all", "tried", "draw", "table"])
 def test_help_has_an_example(name):
     result = run(name, "--help")
     assert result.exit_code == 0

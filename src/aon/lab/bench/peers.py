@@ -171,9 +171,16 @@ def ours(order: int) -> str:
     return "aon" if order == 2 else f"aon:order={order}"
 
 
-def aon_peer(order: int) -> Peer:
-    """AON of an order."""
-    return Peer(ours(order), partial(_map, partial(AON, order)), orthogonalises=order > 0)
+def aon_peer(order: int, **options: Any) -> Peer:
+    """AON of an order, with other options of the map.
+
+    Example:
+        >>> aon_peer(2, expansion="minimax").name
+        'aon:expansion=minimax'
+    """
+    words = ",".join(f"{option}={value}" for option, value in options.items())
+    name = f"{ours(order)}{',' if order != 2 else ':'}{words}" if words else ours(order)
+    return Peer(name, partial(_map, partial(AON, order, **options)), orthogonalises=order > 0)
 
 
 ORDERS = (0, 2, 4, 8)

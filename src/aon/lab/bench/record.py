@@ -22,7 +22,7 @@ from aon.lab.training.allocator import keep_memory
 
 FOLDER = Path("results") / "bench"
 PACKAGES = ("numpy", "geotorch", "deel-torchlip", "orthogonium")
-Unit = Literal["seconds", "bytes", "images a second"]
+Unit = Literal["seconds", "bytes", "images a second", "calls"]
 
 
 class _Frozen(BaseModel):

@@ -34,10 +34,12 @@ def use_threads(threads: int | None) -> int:
     return torch.get_num_threads()
 
 
-def subject(network: str, width: float, batch: int, device: str, threads: int | None) -> Subject:
+def subject(
+    network: str, width: float, batch: int, device: str, threads: int | None, channels_last: bool = False
+) -> Subject:
     """The network, batch and device of a benchmark, with torch's threads set."""
     use_threads(threads)
-    return Subject(network, width, batch, machine.resolve_device(device))
+    return Subject(network, width, batch, machine.resolve_device(device), channels_last)
 
 
 def plan(rounds: int, warm_up: int, clock: str, limit: float | None = None) -> Plan:

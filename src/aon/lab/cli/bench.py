@@ -27,6 +27,7 @@ Rounds = Annotated[int, typer.Option("--rounds", help="rounds, each with one tim
 WarmUp = Annotated[int, typer.Option("--warm-up", help="calls of every variant before the first round")]
 Threads = Annotated[int | None, typer.Option("--threads", help="CPU threads (else one for each core)")]
 Clock = Annotated[str, typer.Option("--clock", help="wall, or cpu: this process's own time, for a busy machine")]
+Last = Annotated[bool, typer.Option("--channels-last", help="convolutions in channels_last, as `aon train` has them")]
 Device = Annotated[str, typer.Option("--device", help="auto, cpu, cuda or mps")]
 Out = Annotated[Path | None, typer.Option("--out", help="the record (else results/bench/NAME.json)")]
 VGG, METHODS = "vgg16-iternorm", "bn,bn+aon,bn+aon:order=4"
@@ -51,6 +52,7 @@ def step(
     methods: Methods = METHODS,
     compiled: Annotated[bool, typer.Option("--compile", help="compile the networks with torch.compile")] = False,
     plain: Annotated[bool, typer.Option("--plain/--no-plain", help="also BN+AON by plain autograd")] = True,
+    channels_last: Last = False,
     rounds: Rounds = 11,
     warm_up: WarmUp = 2,
     threads: Threads = None,
@@ -62,8 +64,10 @@ def step(
     from aon.lab.bench import session
     from aon.lab.bench.cases.step import bench_step
 
-    subject, plan = session.subject(network, width, batch, device, threads), session.plan(rounds, warm_up, clock)
-    name = f"step-{session.slug(network, width)}-{batch}{'-compiled' if compiled else ''}"
+    subject = session.subject(network, width, batch, device, threads, channels_last)
+    plan = session.plan(rounds, warm_up, clock)
+    kinds = f"{'-channels-last' if channels_last else ''}{'-compiled' if compiled else ''}"
+    name = f"step-{session.slug(network, width)}-{batch}{kinds}"
     session.run(
         name, out, lambda notify: bench_step(subject, methods, plan, compiled=compiled, plain=plain, notify=notify)
     )
@@ -112,6 +116,60 @@ def evaluation(
     subject, plan = session.subject(network, width, batch, device, threads), session.plan(rounds, warm_up, clock)
     name = f"eval-{session.slug(network, width)}-{batch}"
     session.run(name, out, lambda notify: bench_eval(subject, method, plan, notify=notify))
+
+
+@bench_app.command(epilog="Example: `aon bench layout --width 0.125 --batch 64 --threads 1`")
+def layout(
+    network: Network = VGG,
+    width: Width = 1.0,
+    batch: Batch = 256,
+    methods: Methods = "bn,bn+aon",
+    rounds: Rounds = 11,
+    warm_up: WarmUp = 2,
+    threads: Threads = None,
+    clock: Clock = "wall",
+    device: Device = "cpu",
+    out: Out = None,
+) -> None:
+    """Time a training step in torch's own order of memory and in channels_last."""
+    from aon.lab.bench import session
+    from aon.lab.bench.cases.layout import bench_layout
+
+    subject, plan = session.subject(network, width, batch, device, threads), session.plan(rounds, warm_up, clock)
+    name = f"layout-{session.slug(network, width)}-{batch}"
+    session.run(name, out, lambda notify: bench_layout(subject, methods, plan, notify=notify))
+
+
+@bench_app.command(epilog="Example: `aon bench calls`")
+def calls(out: Out = None) -> None:
+    """Count the operations that one weight map calls, on the CPU and on another device."""
+    from aon.lab.bench import session
+    from aon.lab.bench.cases.calls import bench_calls
+
+    session.run("calls", out, lambda notify: bench_calls(notify=notify))
+
+
+@bench_app.command("all", epilog="Example: `aon bench all --device cuda`")
+def everything(
+    network: Network = VGG,
+    width: Width = 1.0,
+    batches: Annotated[str, typer.Option("--batches", help="of the steps, separated by commas")] = "256,128,32",
+    rounds: Rounds = 11,
+    warm_up: WarmUp = 2,
+    threads: Threads = None,
+    clock: Clock = "wall",
+    device: Device = "auto",
+    out: Annotated[Path | None, typer.Option("--out", help="a folder (else results/bench-DEVICE)")] = None,
+) -> None:
+    """Run every benchmark that depends on the device: the records of a GPU are worth a report."""
+    from aon.lab.bench import session
+    from aon.lab.bench.everything import everything
+
+    sizes = [int(size) for size in session.sizes(batches, int, "batches")]
+    subject, plan = session.subject(network, width, 1, device, threads), session.plan(rounds, warm_up, clock)
+    folder = out or Path("results") / f"bench-{subject.device.type}"
+    for name, bench in everything(subject, sizes, plan):
+        session.run(name, folder / f"{name}.json", bench)
 
 
 @bench_app.command(epilog="Example: `aon bench accumulate --micro-batches 8 --batch 16`")

@@ -51,7 +51,9 @@ def test_what_a_step_takes_longer_stands_beside_its_count():
     cells = extras_table([found]).splitlines()[2].strip("| ").split(" | ")
     assert cells[0] == "vgg16-iternorm, batch 256"
     assert 0.1 < float(cells[1]) < 0.12
-    assert cells[2:] == ["0.150", "0.300"]
+    assert cells[2] == "0.150"
+    assert float(cells[3]) == pytest.approx(0.15 / float(cells[1]), abs=0.02)
+    assert cells[4] == "0.300"
     assert extras_table([made()]) == ""
 
 
@@ -66,7 +68,7 @@ def test_of_two_records_of_the_same_case_the_newer_is_shown():
 
 def test_counts_of_the_steps():
     lines = counts_table().splitlines()[2:]
-    assert len(lines) == 4
+    assert len(lines) == 5
     cells = lines[0].strip("| ").split(" | ")
     assert cells[:2] == ["vgg16-iternorm, batch 256", "610.6 GFLOP"]
     formed, chosen, fourth = (float(cell) for cell in cells[2:])

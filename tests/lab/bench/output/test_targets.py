@@ -3,6 +3,7 @@
 import pytest
 
 from aon.lab.bench.cases.accumulate import SHARED
+from aon.lab.bench.cases.step import PLAIN_STEP
 from aon.lab.bench.output.targets import TARGETS, VGG, beyond, over, over_orthogonalisers, targets_table
 from aon.lab.bench.peers import PLAIN
 from aon.lab.bench.record import BenchRecord, Case, variant
@@ -22,7 +23,8 @@ def made(bench, settings, found, started="2026-01-01"):
 
 
 def step(aon, **changed):
-    return made("step", STEP | changed, case(**{"bn": [1.0, 2.0], "bn+aon": aon, "bn+aon:order=4": aon}))
+    found = {"bn": [1.0, 2.0], "bn+aon": aon, "bn+aon:order=4": aon, PLAIN_STEP: [1.2, 2.4]}
+    return made("step", STEP | changed, case(**found))
 
 
 def target(words):
@@ -32,8 +34,8 @@ def target(words):
 
 def test_the_targets_do_not_move():
     bounds = [each.bound for each in TARGETS]
-    assert bounds == [1.10, 1.20, 1.60, 1.05, 1.15, 0.7, 1.0, 0.1, 1.02, 1.30, 1.2, 0.97]
-    assert [each.at_least for each in TARGETS] == [False] * 11 + [True]
+    assert bounds == [1.10, 1.20, 1.60, 1.05, 1.06, 1.0, 1.15, 1.0, 0.7, 1.0, 0.1, 1.02, 1.30, 1.2, 0.97]
+    assert [each.at_least for each in TARGETS] == [False] * 14 + [True]
 
 
 def test_a_target_is_met_at_its_bound_and_not_beyond():
@@ -90,6 +92,7 @@ def test_every_target_can_be_filled_and_the_table_says_whether_it_is_met():
         step([1.1, 2.2], batch=128),
         step([1.7, 3.4], batch=32),
         step([1.1, 2.2], batch=128, network="resnet20"),
+        step([1.1, 2.2], batch=64, width=0.125, channels_last=True),
         made("map", VGG, case({"svd": {"orthogonalises": True}}, **maps)),
         made("eval", VGG, case(plain=[1.0], normalised=[1.01])),
         made("accumulate", {**VGG, "batch": 32, "micro_batches": 4}, case(**{"bn": [1.0], "bn+aon" + SHARED: [1.2]})),
@@ -99,7 +102,8 @@ def test_every_target_can_be_filled_and_the_table_says_whether_it_is_met():
     lines = targets_table(records).splitlines()[2:]
     assert len(lines) == len(TARGETS)
     assert [line.split(" | ")[3] for line in lines] == [
-        "yes", "yes", "**no**", "yes", "yes", "yes", "**no**", "yes", "yes", "yes", "yes", "yes",
+        "yes", "yes", "**no**", "yes", "**no**", "yes", "yes", "yes",
+        "yes", "**no**", "yes", "yes", "yes", "yes", "yes",
     ]  # fmt: skip
     assert "1.050 [1.050, 1.050], n = 2" in lines[0]
     assert "≥ 0.97 | 0.990 | yes" in lines[-1]

@@ -36,6 +36,7 @@ class Subject:
     width: float = 1.0
     batch: int = 256
     device: torch.device = CPU
+    channels_last: bool = False
 
     def __post_init__(self) -> None:
         check_at_least("batch", self.batch)
@@ -49,24 +50,35 @@ class Subject:
     @property
     def title(self) -> str:
         """Network, width and batch in words."""
-        return f"{self.name}, batch {self.batch}"
+        return f"{self.name}, batch {self.batch}{', channels_last' if self.channels_last else ''}"
 
     def settings(self) -> dict[str, object]:
         """For the record."""
-        return {"network": self.network, "width": self.width, "batch": self.batch, "device": str(self.device)}
+        return {
+            "network": self.network,
+            "width": self.width,
+            "batch": self.batch,
+            "device": str(self.device),
+            "channels_last": self.channels_last,
+        }
+
+    @property
+    def memory_format(self) -> torch.memory_format:
+        """How images and the weights of convolutions lie in memory."""
+        return torch.channels_last if self.channels_last else torch.contiguous_format
 
     def data(self) -> tuple[Tensor, Tensor]:
         """A batch of random images and classes, the same each time."""
         stream = torch.Generator().manual_seed(0)
         x = torch.randn(self.batch, *IMAGE, generator=stream)
         y = torch.randint(CLASSES, (self.batch,), generator=stream)
-        return x.to(self.device), y.to(self.device)
+        return x.to(self.device, memory_format=self.memory_format), y.to(self.device)
 
     def prepare(self, method: str) -> build.Prepared:
         """The network under a method; its random weights are the same for all methods that have the same layers."""
         torch.manual_seed(0)
         prepared = build.prepare(build.parse(method), self._build)
-        prepared.model.to(self.device).train()
+        prepared.model.to(self.device, memory_format=self.memory_format).train()  # type: ignore[call-overload]
         return prepared
 
     def plain(self) -> nn.Module:

@@ -18,6 +18,7 @@ from aon.lab.bench import record
 from aon.lab.bench.rounds import Plan, measure
 from aon.maps import AON
 from aon.model.layers import NormalisedLinear
+from aon.model.sharing import Mapped
 
 Notify = Callable[[str], None]
 ROWS, COLUMNS, LAYERS = 512, 4608, 4  # the widest layers of the 16-conv VGG, and so many of them at a time
@@ -188,12 +189,14 @@ class _Layer:
 class _Formed(NormalisedLinear):
     """Always forms h(W)."""
 
-    def _factor(self, positions: int) -> None:  # noqa: ARG002
-        return None
+    def _new(self, positions: int | None, uses: int = 1) -> Mapped:  # noqa: ARG002
+        return super()._new(None)
 
 
 class _Applied(NormalisedLinear):
     """Always applies F after W."""
 
-    def _factor(self, positions: int) -> Tensor | None:  # noqa: ARG002
-        return self.map.factor(self._matrix(), self.gain)
+    def _new(self, positions: int | None, uses: int = 1) -> Mapped:  # noqa: ARG002
+        F = self.map.factor(self._matrix(), self.gain)
+        assert F is not None
+        return Mapped(F, applied=True)

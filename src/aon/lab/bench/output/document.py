@@ -16,7 +16,13 @@ from aon.lab.planning import flops
 from aon.lab.system.files import write_text
 
 BEGIN = "<!-- measured: begin (made by `aon bench table --write`; do not edit) -->"
-STEPS = (("vgg16-iternorm", 256), ("vgg16-iternorm", 128), ("vgg16-iternorm", 32), ("resnet20", 128))
+STEPS = (
+    Subject(batch=256),
+    Subject(batch=128),
+    Subject(batch=32),
+    Subject("resnet20", batch=128),
+    Subject(width=0.125, batch=64),
+)
 END = "<!-- measured: end -->"
 
 
@@ -52,29 +58,30 @@ def counts_table() -> str:
         "| step | convolutions | map, formed | map, cheaper way by layer | the same, order 4 |",
         "|:--|--:|--:|--:|--:|",
     ]
-    for network, batch in STEPS:
-        layers = acted_on(Subject(network, batch=batch))
+    for subject in STEPS:
+        layers = acted_on(subject)
         whole = sum(flops.of_layer(sizes) for sizes in layers)
         formed = sum(sizes.groups * flops.of_map(sizes.rows, sizes.columns) for sizes in layers)
         cheaper = [sum(flops.of_map_in_step(sizes, order) for sizes in layers) for order in (2, 4)]
         shares = " | ".join(f"{part / whole:.3f}" for part in (formed, *cheaper))
-        lines.append(f"| {network}, batch {batch} | {whole / 1e9:.1f} GFLOP | {shares} |")
+        lines.append(f"| {subject.title} | {whole / 1e9:.1f} GFLOP | {shares} |")
     return "\n".join(lines)
 
 
 def extras_table(records: Sequence[BenchRecord]) -> str:
     """What AON adds to a step, in steps of BN: counted, measured, and with plain autograd in the same run."""
-    lines: dict[tuple[str, int], str] = {}
+    lines: dict[str, str] = {}
     for target in (target for target in TARGETS if target.bench == "step"):
-        network, batch = target.settings["network"], target.settings["batch"]
+        subject = Subject(**{key: target.settings[key] for key in ("network", "width", "batch", "channels_last")})
         ours, plain = (replace(target, find=over(name, "bn")).newest(records) for name in ("bn+aon", PLAIN_STEP))
         if ours is None or plain is None or plain[2] is not ours[2]:
             continue  # not measured in one run
-        layers = acted_on(Subject(network, batch=batch))
+        layers = acted_on(subject)
         count = sum(map(flops.of_map_in_step, layers)) / sum(map(flops.of_layer, layers))
-        shares = f"{count:.3f} | {ours[0].median - 1:.3f} | {plain[0].median - 1:.3f}"
-        lines[network, batch] = f"| {network}, batch {batch} | {shares} |"
-    head = ["| step | counted | measured | with plain autograd |", "|:--|--:|--:|--:|"]
+        added = ours[0].median - 1
+        shares = f"{count:.3f} | {added:.3f} | {added / count:.2f} | {plain[0].median - 1:.3f}"
+        lines[subject.title] = f"| {subject.title} | {shares} |"
+    head = ["| step | counted | measured | measured / counted | with plain autograd |", "|:--|--:|--:|--:|--:|"]
     return "\n".join([*head, *lines.values()]) if lines else ""
 
 

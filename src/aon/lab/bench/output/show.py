@@ -10,7 +10,13 @@ NOTHING = "-"
 
 
 # Columns besides the time: title, and the number that the value is divided by.
-FACTS = {"flops": ("GFLOP", 1e9), "units": ("weights", 1.0), "error": ("relative error", 1.0)}
+FACTS = {
+    "flops": ("GFLOP", 1e9),
+    "units": ("weights", 1.0),
+    "error": ("relative error", 1.0),
+    "forward": ("forward", 1.0),
+    "backward": ("backward", 1.0),
+}
 
 
 def known_facts(case: Case) -> list[str]:
@@ -45,7 +51,7 @@ def amount(value: float | None, unit: Unit) -> str:
         return f"{value:.3g} s" if value >= 1 else f"{1000 * value:.3g} ms"
     if unit == "bytes":
         return f"{value / 1e9:.3g} GB" if value >= 1e9 else f"{value / 1e6:.3g} MB"
-    return f"{value:.4g} images/s"
+    return f"{value:.4g} images/s" if unit == "images a second" else f"{value:.0f} calls"
 
 
 def spread(row: RatioRow | None) -> str:
