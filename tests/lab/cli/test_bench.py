@@ -81,7 +81,7 @@ def test_the_tables_go_into_two_documents(tmp_path):
         (["train", "--batch", "0"], "batch_size"),
         (["all", "--batches", "some"], "batches = 'some': expected numbers separated by commas"),
         (["all", "--batches", ""], "batches = '': expected one or more numbers"),
-        (["all", "--device", "cudas"], "cudas"),
+        (["all", "--device", "cudas"], "device = 'cudas': expected auto, cpu, cuda"),
         (["draw"], "no benchmark was recorded in results/bench"),
     ],
 )

@@ -25,7 +25,7 @@ def resolve_device(name: str) -> torch.device:
         name: auto, cpu, cuda, cuda:N or mps.
 
     Raises:
-        LabError: if this machine does not have it.
+        LabError: if there is no such device, or this machine does not have it.
 
     Example:
         >>> resolve_device("cpu")
@@ -34,7 +34,10 @@ def resolve_device(name: str) -> torch.device:
     mps = torch.backends.mps.is_available()
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "mps" if mps else "cpu")
-    device = torch.device(name)
+    try:
+        device = torch.device(name)
+    except RuntimeError:
+        raise LabError(f"device = {name!r}: expected auto, cpu, cuda, cuda:N or mps") from None
     if device.type == "mps" and not mps:
         raise LabError("device = 'mps': this machine has none; use auto or cpu")
     if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
