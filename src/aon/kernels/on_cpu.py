@@ -61,14 +61,13 @@ def suits(W: Tensor, gain: Tensor | None, state: State, settings: Settings) -> b
         and settings.scale == "spectral"
         and settings.relative_to == "one"
         and not torch._C._are_functorch_transforms_active()
-        and not torch.is_autocast_enabled("cpu")
         and not torch.jit.is_tracing()  # type: ignore[attr-defined]
     )
 
 
 def find(W: Tensor, state: State, settings: Settings) -> Found | None:
     """F and the moved u, as `fused.factor`; None where a norm is out of the ordinary."""
-    with torch.no_grad():
+    with torch.no_grad(), in_full_precision(W):
         G = gram(W)
         fingerprint = G.sum(-1)
         # Note [u moves once for each update] in power.py; here a branch decides.
@@ -132,9 +131,10 @@ class NormaliseOnCPU(torch.autograd.Function):
         ctx.save_for_backward(W, gain, F, X, end.u, end.left, end.right, end.outer)
         if gain is not None:
             F = F * gain.unsqueeze(-1)
-        if formed:
+        if not formed:
+            return F.clone() if gain is None else F  # F itself is kept
+        with in_full_precision(W):
             return product(W, F) if W.shape[0] > W.shape[1] else product(F, W)
-        return F.clone() if gain is None else F  # F itself is kept
 
     @staticmethod
     def backward(ctx: Any, dH: Tensor) -> tuple[Tensor | None, ...]:

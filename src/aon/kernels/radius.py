@@ -12,7 +12,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor, nn
 
-from aon.kernels.gram import in_full_precision, plain_gram, working_dtype
+from aon.kernels.gram import finite_or_identity, in_full_precision, plain_gram, working_dtype
 from aon.kernels.power import apply, length, unit
 from aon.kernels.settings import Settings
 
@@ -98,5 +98,6 @@ def _detail(W: Tensor, reach: float, settings: Settings) -> str:
     largest = f"the largest at {reach / 2:.1f} times the radius"
     if min(W.shape[-2:]) > _SIDE:
         return largest
-    eigenvalues = torch.linalg.eigvalsh(plain_gram(W.detach().double())).clamp_min(0)
+    G, _ = finite_or_identity(plain_gram(W.detach().double()))
+    eigenvalues = torch.linalg.eigvalsh(G).clamp_min(0)
     return f"{share_outside(eigenvalues.sqrt(), settings):.0%} of its eigenvalues, {largest}"
