@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from aon.kernels import checks
 from aon.lab import errors
 from aon.lab.errors import LabError
 from aon.lab.methods import grammar, options, vocabulary
@@ -240,8 +241,8 @@ def test_every_word_is_alone_a_method() -> None:
 
 
 def test_the_grammar_needs_no_torch() -> None:
-    for module in (grammar, vocabulary, options, shown, suggest, errors):
+    for module in (grammar, vocabulary, options, shown, suggest, errors, checks):
         assert not re.search(r"^\s*(from|import) torch", Path(module.__file__).read_text(), re.MULTILINE)
         imported = re.findall(r"^\s*(?:from|import) (aon[\w.]*)", Path(module.__file__).read_text(), re.MULTILINE)
         known = ("methods.vocabulary", "methods.options", "system.shown", "system.suggest", "errors")
-        assert set(imported) <= {f"aon.lab.{name}" for name in known}
+        assert set(imported) <= {"aon.kernels.checks", *(f"aon.lab.{name}" for name in known)}

@@ -54,7 +54,7 @@ def test_products_of_the_polynomial(order, products):
 @pytest.mark.parametrize("shape", [(24, 96), (96, 24), (32, 32), (300, 310), (300, 700), (700, 300)], ids=str)
 @pytest.mark.parametrize("order", ORDERS)
 def test_the_map_spends_what_is_counted(order, shape):
-    W = torch.randn(shape, requires_grad=True)
+    W = (torch.randn(shape) / max(shape) ** 0.5).requires_grad_()  # larger ones overflow, and are mapped in another way
     h = AON(order)
     h.attach(W.detach())
     spent = counted(lambda: h(W).backward(torch.ones(shape)))
