@@ -1,11 +1,19 @@
-"""Approximated orthonormal normalisation: layers that compute with a flatter version of their weight matrix."""
+"""Approximated orthonormal normalisation: layers that compute with a flatter version of their weight matrix.
 
-from aon import bounding, functional, maps, penalties, renorm, whitening
-from aon.model.accumulation import accumulate
-from aon.model.convert import normalise, normalised_weight, refresh
-from aon.model.folding import fold
-from aon.model.spectra import Spectra, Spectrum, spectra
-from aon.model.survey import Survey, survey
+What is listed here is imported when it is first used: torch takes seconds to load, and the command line must be able to
+say what it does, or that it was interrupted, before that.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from aon import bounding, functional, maps, penalties, renorm, whitening
+    from aon.model.accumulation import accumulate
+    from aon.model.convert import normalise, normalised_weight, refresh
+    from aon.model.folding import fold
+    from aon.model.spectra import Spectra, Spectrum, spectra
+    from aon.model.survey import Survey, survey
 
 __version__ = "0.1.0"
 __all__ = [
@@ -26,3 +34,23 @@ __all__ = [
     "survey",
     "whitening",
 ]
+_HOMES = {
+    "accumulation": ("accumulate",),
+    "convert": ("normalise", "normalised_weight", "refresh"),
+    "folding": ("fold",),
+    "spectra": ("Spectra", "Spectrum", "spectra"),
+    "survey": ("Survey", "survey"),
+}
+_HOME = {name: f"aon.model.{module}" for module, names in _HOMES.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module 'aon' has no attribute {name!r}")
+    found = getattr(import_module(_HOME[name]), name) if name in _HOME else import_module(f"aon.{name}")
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

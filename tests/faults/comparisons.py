@@ -23,7 +23,7 @@ from aon.lab.errors import LabError
 from aon.lab.experiment import records
 from aon.lab.training import checkpoints
 
-AON = [sys.executable, "-c", "from aon.lab.cli.app import main; main()"]
+AON = [sys.executable, "-m", "aon.lab"]
 SETTINGS = {
     "network": "resnet20", "width": 0.25, "train-size": 40, "test-size": 20, "validation-size": 20, "batch-size": 20,
     "spectra-every": 0,
@@ -160,7 +160,10 @@ def interrupt_twice(going: Comparison) -> None:
 def interrupt_while_loading(going: Comparison) -> None:
     kill(going.process.pid, signal.SIGINT)
     going.wait()
-    assert "unexpected fault" not in going.output(), going.output()
+    output = going.output()
+    assert "Traceback" not in output, output
+    assert "unexpected fault" not in output, output
+    assert output.splitlines()[-1].startswith("aon: "), output
 
 
 def is_loading_torch(pid: int) -> bool:

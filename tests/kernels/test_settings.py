@@ -70,5 +70,5 @@ def test_refused_with_minimax(option, value, message):
 def test_the_polynomial_is_a_constant_for_the_compiler_which_is_not_loaded_for_that():
     marked = torch.compiler.assume_constant_result(lambda: None)
     assert vars(marked) == vars(settings._constant)
-    code = "import sys, aon; sys.exit('torch._dynamo' in sys.modules)"
+    code = "import sys, aon; aon.normalise; aon.functional; sys.exit('torch._dynamo' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

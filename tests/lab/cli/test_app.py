@@ -260,6 +260,24 @@ def test_an_interrupt_that_ends_in_another_error_is_told_as_an_interrupt(monkeyp
     assert capsys.readouterr().err == "aon: stopped at once\n"
 
 
+def test_an_interrupt_is_told_in_one_line_at_every_moment(monkeypatch, capsys):
+    """While the command line is imported, before it begins, in a command."""
+    from aon.lab import __main__ as program
+    from aon.lab.cli import app as cli
+    from aon.lab.cli import commands
+
+    def interrupt(*_):
+        os.kill(os.getpid(), signal.SIGINT)
+
+    monkeypatch.setattr(sys, "argv", ["aon", "report", "x"])
+    for place, name in ((program, "_command_line"), (cli, "noted_interrupts"), (commands, "write_report")):
+        with monkeypatch.context() as patch:
+            patch.setattr(place, name, interrupt)
+            with pytest.raises(SystemExit, match="130"):
+                program.main()
+        assert capsys.readouterr().err == "aon: stopped at once\n"
+
+
 def test_a_word_that_is_no_command_or_option_is_refused():
     for args in (["trane"], ["train", "--epoch", "3"], ["train", "--epochs", "many"]):
         done = CliRunner().invoke(app, args)

@@ -34,6 +34,7 @@ app.add_typer(data_app, name="data", help="Datasets: which there are, getting th
 
 # The error for words that are no command or option; typer has a copy of click inside, older ones have click itself.
 _USAGE: type[Any] = typer.BadParameter.__bases__[0]
+INTERRUPTED = 130  # the status of a program that Ctrl-C ended, as shells count it
 
 Config = Annotated[Path | None, typer.Option("--config", help="a TOML file of settings; the command line wins")]
 Root = Annotated[Path | None, typer.Option("--root", help="where datasets are kept (else AON_DATA or ~/.cache/aon)")]
@@ -235,8 +236,10 @@ def main() -> None:
         try:
             _check_encoding(sys.argv[1:])
             status = app(standalone_mode=False)
+            if status == INTERRUPTED and interrupted.is_set():  # newer typer returns this where older ones raise
+                raise KeyboardInterrupt
         except StoppedError as stopped:
-            _end(f"{stopped}\naon: continue with: {shlex.join(['aon', *sys.argv[1:]])}", 130)
+            _end(f"{stopped}\naon: continue with: {shlex.join(['aon', *sys.argv[1:]])}", INTERRUPTED)
         except (Exception, KeyboardInterrupt) as error:
             _explain(KeyboardInterrupt() if interrupted.is_set() else error)
     _leave(status if isinstance(status, int) else 0)
@@ -247,7 +250,7 @@ def _explain(error: BaseException) -> NoReturn:
     try:
         raise error
     except (KeyboardInterrupt, typer.Abort):
-        _end("stopped at once", 130)
+        _end("stopped at once", INTERRUPTED)
     except _USAGE as usage:
         _end(f"{usage.format_message()} ({_help(usage)})", 2)
     except ReportedError:
