@@ -129,8 +129,8 @@ def test_small_inputs_take_the_factor_and_large_ones_the_weight(options):
     x = torch.randn(200, 64, dtype=torch.float64)
     torch.testing.assert_close(layer(x[:1]), layer(x)[:1], atol=1e-13, rtol=0)
     if not layer.map.is_spectral:
-        assert layer._mapped(1).applied
-    assert not layer._mapped(1000).applied
+        assert layer._mapped(torch.ones(1, layer.in_features)).applied
+    assert not layer._mapped(torch.ones(1000, layer.in_features)).applied
 
 
 @each_map

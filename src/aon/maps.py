@@ -138,14 +138,14 @@ class AON(WeightMap):
 
     def _mapped(self, W: Tensor, gain: Tensor | None, moving: bool) -> Tensor:
         if self.is_spectral:
-            return self._keep(Spectral.apply(W, gain, self._state(), self.settings), moving)
+            return self._keep(Spectral.apply(W, gain, self.state(), self.settings), moving)
         if gain is None or not is_tall(W):
             return self._normalised(W, gain, moving, formed=True)
         return _scaled(self._mapped(W, None, moving), gain)
 
     def _normalised(self, W: Tensor, gain: Tensor | None, moving: bool, *, formed: bool) -> Tensor:
         """h(W) or F, by the way with the fewest calls."""
-        state, settings = self._state(), self.settings
+        state, settings = self.state(), self.settings
         found = find(W, state, settings) if suits(W, gain, state, settings) else None
         if found is None:
             return self._keep(Normalise.apply(W, gain, state, settings, formed), moving)
@@ -162,7 +162,8 @@ class AON(WeightMap):
         given = {k: v for k, v in self.settings._asdict().items() if k == "order" or v != default[k]}
         return ", ".join(f"{k}={v!r}" for k, v in given.items())
 
-    def _state(self) -> State:
+    def state(self) -> State:
+        """The buffers of the power iteration."""
         return State(self.u, self.previous, self.seen)
 
     def _keep(self, result: tuple[Tensor, ...], moving: bool) -> Tensor:

@@ -24,7 +24,7 @@ from aon.kernels.first_order import once_only, with_signature
 from aon.kernels.gram import gram, in_full_precision, is_tall, working_dtype
 from aon.kernels.matrix_polynomial import adjoint, evaluate, minus_outer, plus_transpose
 from aon.kernels.minimax import GUARD_STEPS
-from aon.kernels.power import Ascent, State, above, apply, ascend, dot, nan_for_infinity, resume, wide
+from aon.kernels.power import Ascent, State, above, apply_symmetric, ascend, dot, nan_for_infinity, resume, wide
 from aon.kernels.products import add_product, product
 from aon.kernels.settings import Settings
 
@@ -190,7 +190,7 @@ def pull_back(Q: Tensor, c: Tensor, u: Tensor, kept: Kept, settings: Settings) -
     if isinstance(norm, TallNorm):
         C = minus_outer(C, c * (norm.outer / sigma / sigma), norm.outer)
     elif isinstance(norm, WideNorm):
-        C = minus_outer(C, c * apply(F, u), norm.outer)
+        C = minus_outer(C, c * apply_symmetric(F, u), norm.outer)
     elif isinstance(norm, FrobeniusNorm):
         C -= c.unsqueeze(-1) * product(F, F)
     return C

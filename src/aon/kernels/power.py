@@ -68,6 +68,13 @@ def apply(A: Tensor | None, x: Tensor) -> Tensor:
     return A @ x if A.dim() == 2 else (A @ x.unsqueeze(-1)).squeeze(-1)
 
 
+def apply_symmetric(A: Tensor | None, x: Tensor) -> Tensor:
+    """As `apply`, for a symmetric A. A row times a batch of matrices takes a fraction of the time on a CPU."""
+    if A is None or A.dim() == 2:
+        return apply(A, x)
+    return torch.bmm(x.unsqueeze(-2), A).squeeze(-2)
+
+
 def length(x: Tensor) -> Tensor:
     """Euclidean norm, its squares in float64: sigma grows like s^(2q+1), and its square leaves float32."""
     if x.dtype == torch.float64:  # nothing is wider: the largest entry is taken out instead
@@ -126,11 +133,11 @@ def dot(x: Tensor, y: Tensor) -> Tensor:
 def _ascendwide(G: Tensor, Phi: Tensor | None, u: Tensor, n_power_iterations: int, eps: float) -> Ascent:
     b = u
     for step in range(n_power_iterations):
-        t = _within_range(apply(Phi, _within_range(b) if step else b))  # v = W^T t / |W^T t|
-        s = apply(G, t)
+        t = _within_range(apply_symmetric(Phi, _within_range(b) if step else b))  # v = W^T t / |W^T t|
+        s = apply_symmetric(G, t)
         norm = nan_for_infinity(dot(t, s)).clamp_min(torch.finfo(t.dtype).tiny).sqrt()  # |W^T t|
         t, s = t / norm, s / norm  # now v = W^T t, s = W v
-        b = apply(Phi, s)  # B v
+        b = apply_symmetric(Phi, s)  # B v
     sigma, live, u = norm_and_u(length(b), b, u, eps)
     return Ascent(u, sigma, live, left=u, right=s, outer=t)
 
@@ -138,8 +145,8 @@ def _ascendwide(G: Tensor, Phi: Tensor | None, u: Tensor, n_power_iterations: in
 def _ascend_tall(W: Tensor, G: Tensor, Phi: Tensor | None, u: Tensor, n_power_iterations: int, eps: float) -> Ascent:
     a = apply(W.mT, u)
     for _ in range(n_power_iterations):
-        v = unit(apply(Phi, a))
-        z = apply(Phi, v)  # B v = W z
+        v = unit(apply_symmetric(Phi, a))
+        z = apply_symmetric(Phi, v)  # B v = W z
         norm, Gz = _norm_through(G, z)
         sigma = norm.masked_fill(norm <= eps, 1)
         a = Gz / sigma  # W^T u of the moved u
@@ -150,9 +157,9 @@ def _ascend_tall(W: Tensor, G: Tensor, Phi: Tensor | None, u: Tensor, n_power_it
 def _norm_through(G: Tensor, z: Tensor) -> tuple[Tensor, Tensor]:
     """|W z| from G = W^T W, and G z; the square of the norm must not leave the range of its type."""
     if wide(z) != z.dtype:
-        Gz = apply(G, z)
+        Gz = apply_symmetric(G, z)
         return (z.to(wide(z)) * Gz).sum(-1, keepdim=True).clamp_min(0).sqrt().to(z.dtype), Gz
     size = length(z).clamp_min(torch.finfo(z.dtype).tiny)
     part = z / size
-    Gz = apply(G, part)
+    Gz = apply_symmetric(G, part)
     return dot(part, Gz).clamp_min(0).sqrt() * size, Gz * size

@@ -19,6 +19,7 @@ from aon.model.layers import NormalisedLayer, initial_gain, matrix_of
 from aon.model.matrices import LAZY, Layout, is_mappable, layout, weight_matrix, weight_name
 from aon.model.selection import Selection
 from aon.model.survey import Survey, survey
+from aon.model.together import Together
 
 log = logging.getLogger("aon")
 
@@ -104,6 +105,8 @@ def normalise(
             warnings.warn(message, stacklevel=2)
     for plan in plans:  # nothing raises from here on
         plan.install(gain_init)
+    if len(plans) > 1:
+        Together().install(model)
     log.info("normalised %d layers, left %d\n%s", len(plans), len(report.rows) - len(plans), report)
     return model
 
@@ -209,7 +212,8 @@ class _Plan:
         """Turn the plain layer into a normalised one."""
         self.layer.__class__ = NORMALISED[type(self.layer)]
         ours = cast(NormalisedLayer, self.layer)
-        ours.form, ours.map, ours.gain_init, ours._stored, ours._shared = self.form, self.map, gain_init, None, None
+        ours.form, ours.map, ours.gain_init, ours._stored = self.form, self.map, gain_init, None
+        ours._shared = ours._together = None
         ours.register_parameter("gain", self.gain)
 
 

@@ -15,6 +15,7 @@ from aon.model.classes import PLAIN
 from aon.model.layers import NormalisedLayer
 from aon.model.matrices import Mappable, to_matrix
 from aon.model.survey import other_owners, shared_parameters
+from aon.model.together import Together
 
 JUMPED = 1.2  # |h(W)| that only a u far from the leading vector lets through; training with one power step has less
 
@@ -54,6 +55,7 @@ def fold(model: nn.Module) -> nn.Module:
         warnings.warn(message, stacklevel=2)
     for (_, layer), weight in zip(layers, weights, strict=True):
         _remove(layer, weight)
+    Together.remove(model)
     return model
 
 
@@ -92,6 +94,6 @@ def _remove(layer: NormalisedLayer, weight: Tensor) -> None:
     """Turn a normalised layer into a plain one with this weight."""
     with torch.no_grad():
         layer.weight.copy_(weight)
-    for name in ("map", "gain", "gain_init", "form", "_stored", "_shared"):
+    for name in ("map", "gain", "gain_init", "form", "_stored", "_shared", "_together"):
         delattr(layer, name)
     layer.__class__ = PLAIN[type(layer)]  # type: ignore[assignment]

@@ -7,6 +7,7 @@ paper's equation (5), or None.
 
 from __future__ import annotations
 
+import weakref
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -15,9 +16,10 @@ from torch.nn import functional
 
 from aon.kernels.gram import autocast_dtype, working_dtype
 from aon.maps import WeightMap
-from aon.model.matrices import TRANSPOSED, Layout, from_matrix, to_matrix
+from aon.model.matrices import Layout, from_matrix, to_matrix
 from aon.model.sharing import Mapped, SharedWeight
 from aon.model.stored import Mark, Stored, is_transformed, mark, stored_weight
+from aon.model.together import Together
 
 if TYPE_CHECKING:
     _Base = nn.Module
@@ -44,6 +46,7 @@ class NormalisedLayer(_Base):
     form: Layout  # how the weight is a matrix
     _stored: Stored | None
     _shared: SharedWeight | None
+    _together: weakref.ref[Together] | None
 
     def mapped_weight(self, *, scaled: bool = True) -> Tensor:
         """h(W), or its rows times the gain, in the shape of the weight; differentiable. Does not change any state.
@@ -83,22 +86,27 @@ class NormalisedLayer(_Base):
         return super().train(mode)
 
     # Note [The weight of a forward]
-    # `_mapped` alone decides what a forward computes with. Evaluation without gradients uses the stored weight; a
-    # forward inside `aon.accumulate` shares the weight with the other forwards of the same update; any other computes
-    # it. What is computed (`_new`) is either the mapped weight, or the factor F, applied after W, if that costs less.
+    # `_mapped` alone decides what a forward computes with. In training, small layers take what was computed for all of
+    # them together. Evaluation without gradients uses the stored weight; a forward inside `aon.accumulate` shares the
+    # weight with the other forwards of the same update; any other computes it. What is computed (`_new`) is either the
+    # mapped weight, or the factor F, applied after W, if that costs less.
 
-    def _mapped(self, positions: int | None) -> Mapped:
-        """The tensor used in forward: the mapped weight, or F where `positions` make it cheaper (None: never F)."""
+    def _mapped(self, input: Tensor | None) -> Mapped:
+        """The tensor used in forward: the mapped weight, or F where that is cheaper for this input (None: never F)."""
         compiling = torch.compiler.is_compiling()
+        together = None if self._together is None or compiling else self._together()
+        ready = None if together is None else together.take(self)
+        if ready is not None:
+            return Mapped(ready, applied=False)
         if not self.training and not compiling and not self._wants_gradient():
             if not is_transformed(self.mapped_parameters()):  # otherwise torch tells if the map has no rule for it
                 return Mapped(self._stored_weight(), applied=False)
         elif self._shared is not None and self.training and not compiling and self._wants_gradient():
             parameter = next(p for p in self.mapped_parameters() if p.requires_grad)
-            return self._shared.use(lambda uses: self._new(positions, uses), self._mark(), parameter)
-        return self._new(positions)
+            return self._shared.use(lambda uses: self._new(input, uses), self._mark(), parameter)
+        return self._new(input)
 
-    def _new(self, positions: int | None, uses: int = 1) -> Mapped:
+    def _new(self, input: Tensor | None, uses: int = 1) -> Mapped:
         """F where applying it is cheaper than forming the mapped weight, otherwise the mapped weight.
 
         Forming costs three products of m x m by m x n (forward, and backward to W and to F), applying F three of
@@ -106,11 +114,17 @@ class NormalisedLayer(_Base):
         """
         require_whole(self.weight)  # under FSDP2 it is, in forward
         W = self._matrix()
-        if positions is not None and self.training and positions * uses * APPLYING_OVER_FORMING < self.form.columns:
-            F = None if in_half_range(W) else self.map.factor(W, self.gain)
-            if F is not None:
-                return Mapped(F, applied=True)
+        if input is not None and self.training:
+            positions = self._positions(input) * uses
+            if positions * APPLYING_OVER_FORMING < self.form.columns and not in_half_range(W):
+                F = self.map.factor(W, self.gain)
+                if F is not None:
+                    return Mapped(F, applied=True)
         return Mapped(self._shaped(self.map(W, self.gain)), applied=False)
+
+    def _positions(self, input: Tensor) -> int:
+        """About how many positions the output has, over the whole batch."""
+        raise NotImplementedError
 
     def _stored_weight(self) -> Tensor:
         self._stored = stored_weight(self._stored, self.weight, self._small(), self.mapped_weight)
@@ -160,7 +174,7 @@ class NormalisedLayer(_Base):
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave out what can be computed from the weight."""
-        return {**self.__dict__, "_stored": None, "_shared": None}
+        return {**self.__dict__, "_stored": None, "_shared": None, "_together": None}
 
 
 class _WithReset(NormalisedLayer):
@@ -178,26 +192,41 @@ class NormalisedLinear(_WithReset, nn.Linear):
     def forward(self, input: Tensor) -> Tensor:
         """As `nn.Linear`."""
         refuse_tracing(input)
-        mapped, applied = self._mapped(input.numel() // max(1, self.in_features))
+        mapped, applied = self._mapped(input)
         if not applied:
             return functional.linear(input, mapped, self.bias)
         return functional.linear(functional.linear(input, self.weight), mapped, self.bias)
 
+    def _positions(self, input: Tensor) -> int:
+        return input.numel() // max(1, self.in_features)
 
-class _NormalisedConvolution(_WithReset):
+
+class _Convolution(_WithReset):
+    """What convolutions and transposed ones have in common."""
+
+    def _positions(self, input: Tensor) -> int:
+        layer: Any = self
+        dimensions = len(layer.kernel_size)
+        count: int = input.shape[0] if input.dim() == dimensions + 2 else 1
+        for size, step in zip(input.shape[-dimensions:], layer.stride, strict=True):
+            count *= size * step if self.form.transposed else -(-size // step)
+        return count
+
+
+class _NormalisedConvolution(_Convolution):
     """The forward of convolutions, in one, two or three dimensions."""
 
     def forward(self, input: Tensor) -> Tensor:
         """As torch's convolution."""
         refuse_tracing(input)
-        mapped, applied = self._mapped(_positions(self, input))
+        mapped, applied = self._mapped(input)
         if not applied:
             return self._conv_forward(input, mapped, self.bias)  # type: ignore[operator, no-any-return]
         output: Tensor = self._conv_forward(input, self.weight, None)  # type: ignore[operator]
         return _apply_pointwise(output, mapped, self)
 
 
-class _NormalisedTransposed(_WithReset):
+class _NormalisedTransposed(_Convolution):
     """The forward of transposed convolutions."""
 
     bias: Tensor | None
@@ -207,7 +236,7 @@ class _NormalisedTransposed(_WithReset):
         if self.padding_mode != "zeros":
             raise ValueError(f"padding_mode={self.padding_mode!r}: transposed convolutions take 'zeros' only")
         refuse_tracing(input)
-        mapped, applied = self._mapped(_positions(self, input))
+        mapped, applied = self._mapped(input)
         if not applied:
             return self._transpose(input, mapped, self.bias, output_size)
         return _apply_pointwise(self._transpose(input, self.weight, None, output_size), mapped, self)
@@ -284,15 +313,6 @@ def initial_gain(W: Tensor, map: WeightMap, gain_init: str) -> Tensor:
 def in_half_range(W: Tensor) -> bool:
     """Whether the layer computes in float16, whose range F can leave where the mapped weight does not."""
     return torch.float16 in (W.dtype, autocast_dtype(W))
-
-
-def _positions(layer: Any, input: Tensor) -> int:
-    """About how many output positions a convolution has, over the whole batch."""
-    dimensions = len(layer.kernel_size)
-    count: int = input.shape[0] if input.dim() == dimensions + 2 else 1
-    for size, step in zip(input.shape[-dimensions:], layer.stride, strict=True):
-        count *= size * step if isinstance(layer, TRANSPOSED) else -(-size // step)
-    return count
 
 
 def _apply_pointwise(output: Tensor, F: Tensor, layer: Any) -> Tensor:

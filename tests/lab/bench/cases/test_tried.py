@@ -27,7 +27,7 @@ def test_both_ways_of_applying_give_the_same_output():
     outputs = []
     for kind in (tried._Formed, tried._Applied):
         layer.__class__ = kind
-        assert layer._mapped(5).applied == (kind is tried._Applied)
+        assert layer._mapped(x).applied == (kind is tried._Applied)
         outputs.append(layer(x))
     assert torch.allclose(*outputs, atol=1e-6)
 

@@ -189,14 +189,14 @@ class _Layer:
 class _Formed(NormalisedLinear):
     """Always forms h(W)."""
 
-    def _new(self, positions: int | None, uses: int = 1) -> Mapped:  # noqa: ARG002
+    def _new(self, input: Tensor | None, uses: int = 1) -> Mapped:  # noqa: ARG002
         return super()._new(None)
 
 
 class _Applied(NormalisedLinear):
     """Always applies F after W."""
 
-    def _new(self, positions: int | None, uses: int = 1) -> Mapped:  # noqa: ARG002
+    def _new(self, input: Tensor | None, uses: int = 1) -> Mapped:  # noqa: ARG002
         F = self.map.factor(self._matrix(), self.gain)
         assert F is not None
         return Mapped(F, applied=True)
