@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+from tests.versions import follows_maps
 from torch import Tensor, nn
 
 import aon
@@ -13,6 +14,7 @@ from aon.maps import ONI, CentredWeightNorm, Polar, WeightNorm
 
 # torch's compiler instantiates autograd functions and calls its own deprecated names; neither is ours to mend.
 pytestmark = [
+    follows_maps,
     pytest.mark.filterwarnings("ignore:`torch.jit.script_method` is deprecated:DeprecationWarning"),
     pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning"),
     pytest.mark.filterwarnings("ignore:.*_prims_common.check.*:FutureWarning"),

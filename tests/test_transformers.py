@@ -148,4 +148,4 @@ def test_gradient_checkpointing_of_transformers():
     for net in (model, other):
         net.train()(**inputs, labels=labels).loss.backward()
     for mine, theirs in zip(other.parameters(), model.parameters(), strict=True):
-        torch.testing.assert_close(mine.grad, theirs.grad, atol=1e-7, rtol=0)
+        torch.testing.assert_close(mine.grad, theirs.grad, atol=5e-6, rtol=0)  # maps together and alone, in float32

@@ -10,6 +10,7 @@ from torch.utils.checkpoint import checkpoint
 
 import aon
 from aon.maps import ONI, CentredWeightNorm, Polar, WeightNorm
+from aon.model.together import Together
 
 MAPS = {
     "aon0": {"order": 0},
@@ -137,6 +138,7 @@ def test_the_map_is_computed_once_forward_and_once_backward(options):
         found = {row.key: row.count for row in profile.key_averages()}
         return sum(found.get(name, 0) for name in names), sum(found.get(f"{name}Backward", 0) for name in names)
 
+    Together.remove(model)
     assert counts(shared=False) == (16, 16)
     assert counts(shared=True) == (4, 4)
 

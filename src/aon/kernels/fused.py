@@ -93,7 +93,9 @@ def norm_type(settings: Settings, tall: bool) -> type[WideNorm | TallNorm | Frob
 
 def centre_type(settings: Settings) -> type[MeanCentre | TopCentre] | None:
     """What is kept of the centre of the expansion."""
-    return {"one": None, "mean": MeanCentre, "top": TopCentre}[settings.relative_to]
+    if settings.relative_to == "one":
+        return None
+    return MeanCentre if settings.relative_to == "mean" else TopCentre
 
 
 def pack(kept: Kept) -> tuple[Tensor, ...]:

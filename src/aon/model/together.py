@@ -15,8 +15,8 @@ from __future__ import annotations
 import threading
 import weakref
 from collections import defaultdict
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -30,9 +30,7 @@ from aon.kernels.settings import Settings
 from aon.maps import AON
 from aon.model.matrices import Layout
 
-if TYPE_CHECKING:
-    from aon.model.layers import NormalisedLayer
-
+Layer = Any  # a NormalisedLayer, whose module imports this one
 SMALL = 2**16  # entries of a weight up to which its calls cost more than its products
 FILLED_UP = 64  # rows up to which k x k matrices of several sizes are filled up to one
 CHANGED = "a weight was changed in place between its forward and its backward"
@@ -43,7 +41,7 @@ _DTYPES = (torch.float32, torch.float64)
 class _Member(NamedTuple):
     """A layer that takes part, with what is looked up at every forward: nn.Module's own way takes long."""
 
-    layer: NormalisedLayer
+    layer: Layer
     parameters: Mapping[str, Tensor | None]
     buffers: Mapping[str, Any]  # of its map
     form: Layout
@@ -93,8 +91,8 @@ class _Forward(threading.local):
     """The mapped weights that are ready for the forward under way in a thread."""
 
     def __init__(self) -> None:
-        self.ready: dict[NormalisedLayer, _Ready] = {}
-        self.taken: set[NormalisedLayer] = set()
+        self.ready: dict[Layer, _Ready] = {}
+        self.taken: set[Layer] = set()
 
 
 class Together:
@@ -149,7 +147,7 @@ class Together:
             if len(members) > 1:
                 here.ready |= _prepared(members)
 
-    def take(self, layer: NormalisedLayer) -> Tensor | None:
+    def take(self, layer: Layer) -> Tensor | None:
         """The mapped weight of a layer, if it is ready and was made from what the layer has now."""
         here = self._under_way
         found = here.ready.get(layer)
@@ -171,10 +169,9 @@ class Together:
 
     def _find(self, model: nn.Module) -> None:
         self._model = weakref.ref(model)
-        for module in model.modules():
-            layer = cast("NormalisedLayer", module)
-            if hasattr(module, "_together") and is_small(layer):
-                assert isinstance(layer.map, AON)
+        layers: Iterator[Layer] = model.modules()
+        for layer in layers:
+            if hasattr(layer, "_together") and is_small(layer):
                 layer._together = weakref.ref(self)  # weak, so that a model is freed at once when it is dropped
                 self._members.append(
                     _Member(layer, layer._parameters, layer.map._buffers, layer.form, layer.map.settings)
@@ -193,7 +190,7 @@ def is_ordinary() -> bool:
     )
 
 
-def is_small(layer: NormalisedLayer) -> bool:
+def is_small(layer: Layer) -> bool:
     """Whether a layer is of the kind that takes part."""
     form = layer.form
     return (
@@ -206,7 +203,7 @@ def is_small(layer: NormalisedLayer) -> bool:
     )
 
 
-def _prepared(members: list[_Member]) -> dict[NormalisedLayer, _Ready]:
+def _prepared(members: list[_Member]) -> dict[Layer, _Ready]:
     """The mapped weights of layers of one kind; moves the state of those whose weight is new."""
     states = [member.state() for member in members]
     parameters = [member.weight for member in members]

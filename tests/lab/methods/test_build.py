@@ -10,6 +10,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.versions import follows_maps
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
@@ -455,6 +456,7 @@ def two_units(ingredients: Ingredients) -> nn.Module:
 
 
 # Dynamo itself makes an instance of torch.autograd.Function, which torch warns of.
+@follows_maps
 @pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")
 @pytest.mark.parametrize("name", ["bn+aon", "bn+aon:expansion=minimax", "iternorm:groups=2+aon", "brn+cwn", "selu+sn"])
 def test_prepared_models_compile_without_a_graph_break(name: str) -> None:

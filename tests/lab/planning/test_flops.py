@@ -73,20 +73,32 @@ def test_a_convolution_without_a_map():
 
 
 def test_the_way_is_counted_that_the_layer_takes():
-    few, many = Sizes(1, 8, 72, 10), Sizes(1, 8, 72, 36)
-    assert flops.of_map_in_step(few) == flops.of_applied_map(8, 72, 10) < flops.of_map(8, 72)
-    assert flops.of_map_in_step(many) == flops.of_map(8, 72)
-    assert flops.of_map_in_step(few, 0) == flops.of_map(8, 72, 0)
-    assert flops.of_map_in_step(Sizes(1, 72, 8, 4)) == flops.of_map(72, 8)
-    assert flops.of_map_in_step(Sizes(3, 8, 72, 36)) == 3 * flops.of_map(8, 72)
+    few, many, small = Sizes(1, 128, 576, 10), Sizes(1, 128, 576, 288), Sizes(1, 8, 72, 10)
+    assert flops.of_map_in_step(few) == flops.of_applied_map(128, 576, 10) < flops.of_map(128, 576)
+    assert flops.of_map_in_step(many) == flops.of_map(128, 576)
+    assert flops.of_map_in_step(few, 0) == flops.of_map(128, 576, 0)
+    assert flops.of_map_in_step(Sizes(1, 576, 128, 4)) == flops.of_map(576, 128)
+    assert flops.of_map_in_step(small) == flops.of_map(8, 72)
+    assert flops.of_map_in_step(Sizes(3, 8, 72, 10)) == 3 * flops.of_applied_map(8, 72, 10)
 
 
-@pytest.mark.parametrize("batch", [1, 2, 8])
+@pytest.mark.parametrize("batch", [1, 2, 32])
 def test_a_layer_in_training_spends_what_is_counted(batch):
-    layer = aon.normalise(nn.Conv2d(4, 8, 3, padding=1, bias=False), gain=False).train()
-    x = torch.randn(batch, 4, 3, 3, requires_grad=True)
-    sizes = Sizes(1, 8, 36, 9 * batch)
+    layer = aon.normalise(nn.Conv2d(64, 128, 3, padding=1, bias=False), gain=False).train()
+    x = torch.randn(batch, 64, 3, 3, requires_grad=True)
+    sizes = Sizes(1, 128, 576, 9 * batch)
     assert counted(lambda: layer(x).sum().backward()) == flops.of_layer(sizes) + flops.of_map_in_step(sizes)
+
+
+def test_small_layers_that_are_computed_together_spend_what_is_counted():
+    model = nn.Sequential(nn.Conv2d(8, 8, 3, padding=1, bias=False), nn.Conv2d(8, 8, 3, padding=1, bias=False))
+    x = torch.randn(1, 8, 3, 3, requires_grad=True)
+    each = Sizes(1, 8, 72, 9)
+    aon.normalise(model, gain=False)
+    # Besides, three products of a batch of k x k matrices with vectors forward, and one backward.
+    vectors = 2 * 4 * 2 * 8 * 8
+    spent = counted(lambda: model(x).sum().backward())
+    assert spent == 2 * (flops.of_layer(each) + flops.of_map_in_step(each)) + vectors
 
 
 def test_the_network_of_the_paper_has_398_million_multiply_adds_an_image():

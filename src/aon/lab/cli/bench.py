@@ -140,6 +140,26 @@ def layout(
     session.run(name, out, lambda notify: bench_layout(subject, methods, plan, notify=notify))
 
 
+@bench_app.command(epilog="Example: `aon bench parts --batch 128`")
+def parts(
+    network: Network = VGG,
+    width: Width = 1.0,
+    batch: Batch = 256,
+    rounds: Rounds = 11,
+    warm_up: WarmUp = 2,
+    threads: Threads = None,
+    clock: Clock = "wall",
+    out: Out = None,
+) -> None:
+    """Time what AON adds to a step, part by part: products alone, maps alone, the whole step."""
+    from aon.lab.bench import session
+    from aon.lab.bench.cases.parts import bench_parts
+
+    subject, plan = session.subject(network, width, batch, "cpu", threads), session.plan(rounds, warm_up, clock)
+    name = f"parts-{session.slug(network, width)}-{batch}"
+    session.run(name, out, lambda notify: bench_parts(subject, plan, notify=notify))
+
+
 @bench_app.command(epilog="Example: `aon bench calls`")
 def calls(out: Out = None) -> None:
     """Count the operations that one weight map calls, on the CPU and on another device."""

@@ -27,6 +27,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from aon.kernels.gram import PANEL, in_panels
 from aon.model.layers import APPLYING_OVER_FORMING
 from aon.model.matrices import is_supported, layout
+from aon.model.together import SMALL
 
 PRODUCTS = 5
 
@@ -119,14 +120,20 @@ def of_layer(sizes: Sizes) -> int:
     return products * sizes.groups * 2 * sizes.rows * sizes.columns * sizes.positions
 
 
+def is_formed(sizes: Sizes, order: int = 2) -> bool:
+    """Whether a layer forms h(W) in a step of a model, or applies F where positions are few beside columns.
+
+    Small layers, which are computed together, always form it.
+    """
+    tall, small = sizes.rows > sizes.columns, sizes.groups == 1 and sizes.rows * sizes.columns <= SMALL
+    return order == 0 or tall or small or sizes.positions * APPLYING_OVER_FORMING >= sizes.columns
+
+
 def of_map_in_step(sizes: Sizes, order: int = 2) -> int:
-    """The way to use the map that the layer chooses: F is applied where positions are few beside columns."""
-    wide = sizes.rows <= sizes.columns
-    if order > 0 and wide and sizes.positions * APPLYING_OVER_FORMING < sizes.columns:
-        each = of_applied_map(sizes.rows, sizes.columns, sizes.positions, order)
-    else:
-        each = of_map(sizes.rows, sizes.columns, order)
-    return sizes.groups * each
+    """The map in the way that the layer chooses."""
+    if is_formed(sizes, order):
+        return sizes.groups * of_map(sizes.rows, sizes.columns, order)
+    return sizes.groups * of_applied_map(sizes.rows, sizes.columns, sizes.positions, order)
 
 
 def _added_product(_: Any, a: Sequence[int], b: Sequence[int], *__: Any, **___: Any) -> int:

@@ -8,15 +8,24 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
+from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from aon.lab.bench import record
+from aon.lab.bench.cases.step import Subject
 from aon.lab.bench.peers import PEERS, PLAIN, Peer, aon_peer
 from aon.lab.bench.rounds import Measured
+from aon.model.layers import NormalisedLayer
+from aon.model.together import Together
 
 SHAPES = {"16 x 144": (16, 144), "144 x 16": (144, 16)}
 DEVICES = {"the CPU": torch.device("cpu"), "another device": torch.device("meta")}
-VIEWS = {"transpose", "diagonal", "unsqueeze", "squeeze", "view", "_unsafe_view", "expand", "detach", "alias", "t"}
+VIEWS = {
+    *("transpose", "diagonal", "unsqueeze", "squeeze", "view", "_unsafe_view", "expand", "detach", "alias", "t"),
+    *("as_strided", "permute", "unbind", "select", "slice"),
+}
+NETWORK = "resnet20"
+TOGETHER, SEPARATE = "bn+aon", "bn+aon, each layer on its own"
 MAPS = (
     next(peer for peer in PEERS if peer.name == PLAIN),
     aon_peer(2),
@@ -69,20 +78,54 @@ def count(peer: Peer, shape: tuple[int, int], device: torch.device) -> tuple[lis
     return there.names, back.names
 
 
+def lengths(lists: tuple[list[str], list[str]]) -> tuple[float, float]:
+    """How many there are in each of two lists."""
+    return len(lists[0]), len(lists[1])
+
+
+def count_in_network(device: torch.device) -> dict[str, tuple[float, float]]:
+    """What the maps of a network add to the calls of its step, for each map: together, and each layer on its own."""
+    x = torch.randn(2, 3, 32, 32, device=device)
+    plain = _step(Subject(NETWORK, batch=2, device=device).plain(), x)
+    found = {}
+    for name in (TOGETHER, SEPARATE):
+        model = Subject(NETWORK, batch=2, device=device).prepare("bn+aon").model
+        if name == SEPARATE:
+            Together.remove(model)
+        layers = sum(isinstance(module, NormalisedLayer) for module in model.modules())
+        there, back = ((a - b) / layers for a, b in zip(_step(model, x), plain, strict=True))
+        found[name] = there, back
+    return found
+
+
+def _step(model: nn.Module, x: Tensor) -> tuple[int, int]:
+    """The number of calls of a step, forward and backward; of the second step, as `count` has it."""
+    for _ in range(2):
+        model.zero_grad()
+        with Calls() as there:
+            y = model(x).sum()
+        with Calls() as back:
+            y.backward()
+    return len(there.names), len(back.names)
+
+
 def bench_calls(*, notify: Callable[[str], None] = lambda _: None) -> record.BenchRecord:
     """Count the calls of AON with several options, and of AON by plain autograd."""
     cases = []
     for where, device in DEVICES.items():
         for title, shape in SHAPES.items():
             notify(f"{title} on {where}")
-            found = {peer.name: count(peer, shape, device) for peer in MAPS}
+            found = {peer.name: lengths(count(peer, shape, device)) for peer in MAPS}
             cases.append(_case(f"calls of a map of {title} on {where}", found))
+    for where, device in DEVICES.items():
+        notify(f"{NETWORK} on {where}")
+        cases.append(_case(f"calls of the maps of {NETWORK}, for each of them, on {where}", count_in_network(device)))
     settings = {"shapes": list(SHAPES.values()), "maps": [peer.name for peer in MAPS]}
     return record.make("calls", settings, cases, unit="calls")
 
 
-def _case(name: str, found: Mapping[str, tuple[list[str], list[str]]]) -> record.Case:
-    totals = {each: float(len(there) + len(back)) for each, (there, back) in found.items()}
-    facts = {each: {"forward": len(there), "backward": len(back)} for each, (there, back) in found.items()}
+def _case(name: str, found: Mapping[str, tuple[float, float]]) -> record.Case:
+    totals = {each: float(there + back) for each, (there, back) in found.items()}
+    facts = {each: {"forward": there, "backward": back} for each, (there, back) in found.items()}
     measured = Measured({each: [total] for each, total in totals.items()}, dict.fromkeys(totals, 1))
-    return record.case(name, PLAIN, measured, facts_of=facts)
+    return record.case(name, next(iter(found)), measured, facts_of=facts)

@@ -6,6 +6,7 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
+from aon.lab.bench.cases.parts import MAPS, OURS, PRODUCTS
 from aon.lab.bench.cases.scale import acted_on
 from aon.lab.bench.cases.step import PLAIN_STEP, Subject
 from aon.lab.bench.output.show import FACTS, amount, fact_of, known_facts, spread
@@ -35,6 +36,8 @@ def summary_part(records: Sequence[BenchRecord]) -> str:
     parts = [targets_table(records), f"### Operations of a training step, counted\n\n{counts_table()}"]
     extras = extras_table(records)
     parts += [f"### What AON adds to a step\n\n{extras}"] if extras else []
+    consists = parts_table(records)
+    parts += [f"### What that consists of\n\n{consists}"] if consists else []
     return "\n\n".join(parts)
 
 
@@ -82,6 +85,23 @@ def extras_table(records: Sequence[BenchRecord]) -> str:
         shares = f"{count:.3f} | {added:.3f} | {added / count:.2f} | {plain[0].median - 1:.3f}"
         lines[subject.title] = f"| {subject.title} | {shares} |"
     head = ["| step | counted | measured | measured / counted | with plain autograd |", "|:--|--:|--:|--:|--:|"]
+    return "\n".join([*head, *lines.values()]) if lines else ""
+
+
+def parts_table(records: Sequence[BenchRecord]) -> str:
+    """What AON adds to a step, in steps of BN, part by part, each over the count of operations."""
+    lines: dict[str, str] = {}
+    for case in (case for record in records if record.bench == "parts" for case in record.cases):
+        ratios = {variant.name: variant.ratio for variant in case.variants}
+        products, maps, ours = (ratios[name] for name in (PRODUCTS, MAPS, OURS))
+        if products is not None and maps is not None and ours is not None:
+            counted = case.facts["counted"]
+            cells = [
+                f"{value:.3f} ({value / counted:.2f})" for value in (products.median, maps.median, ours.median - 1)
+            ]
+            title = case.name.removeprefix("parts of a training step, ")
+            lines[title] = f"| {title} | {counted:.3f} | {' | '.join(cells)} |"
+    head = ["| step | counted | products alone | maps alone | in the step |", "|:--|--:|--:|--:|--:|"]
     return "\n".join([*head, *lines.values()]) if lines else ""
 
 
