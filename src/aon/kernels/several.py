@@ -98,13 +98,16 @@ def _batch(matrices: list[Tensor], sizes: Sequence[int]) -> Tensor:
 def _matrices(batch: Tensor, sizes: Sequence[int]) -> list[Tensor]:
     """The inverse of `_batch`, without a copy."""
     largest = batch.shape[-1]
-    return [A if size == largest else A[:size, :size] for A, size in zip(batch.unbind(), sizes, strict=True)]
+    return [
+        A if size == largest else A.narrow(0, 0, size).narrow(1, 0, size)
+        for A, size in zip(batch.unbind(), sizes, strict=True)
+    ]
 
 
 def _rows(batch: Tensor, sizes: Sequence[int]) -> list[Tensor]:
     """The inverse of `vectors`, without a copy."""
     largest = batch.shape[-1]
-    return [x if size == largest else x[:size] for x, size in zip(batch.unbind(), sizes, strict=True)]
+    return [x if size == largest else x.narrow(0, 0, size) for x, size in zip(batch.unbind(), sizes, strict=True)]
 
 
 def _are_equal(sizes: Sequence[int]) -> bool:
