@@ -236,7 +236,7 @@ def test_in_a_network_the_maps_make_a_fraction_of_the_calls_of_plain_autograd(de
     plain = next(peer for peer in PEERS if peer.name == PLAIN)
     found, theirs = count_in_network(torch.device(device)), sum(map(len, count(plain, (16, 64), torch.device(device))))
     there, back = found[TOGETHER]
-    assert there <= 7.1
+    assert there <= 7.3
     assert back <= 3.9
     assert there + back < sum(found[SEPARATE]) / 2
     assert there + back < theirs / 3

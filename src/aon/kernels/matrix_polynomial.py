@@ -20,7 +20,9 @@ SMALL = 128  # rows below which a call costs more than the way that it walks thr
 
 def minus_outer(base: Tensor, x: Tensor, y: Tensor) -> Tensor:
     """base - x y^T, for matrices and for batches of them."""
-    return torch.addr(base, x, y, alpha=-1) if base.dim() == 2 else base - x.unsqueeze(-1) * y.unsqueeze(-2)
+    if base.dim() == 2:
+        return torch.addr(base, x, y, alpha=-1)
+    return torch.addcmul(base, x.unsqueeze(-1), y.unsqueeze(-2), value=-1)
 
 
 def plus_transpose(A: Tensor) -> Tensor:

@@ -42,12 +42,12 @@ def forward(
         settings: Options of the map.
     """
     sizes = [len(W) for W in weights]
-    G = _batch([W @ W.mT for W in weights], sizes)
+    G = _products(weights, weights, sizes)
     fingerprint = G.sum(-1)
-    start = resume(fingerprint, State(*(vectors(parts, sizes) for parts in zip(*states, strict=True))))
+    start = _resumed(fingerprint, states, sizes)
     kept, u = factor(weights[0], G, start, settings)
     F = kept.F if gain is None else kept.F * gain
-    mapped = [F_i @ W for F_i, W in zip(_matrices(F, sizes), weights, strict=True)]
+    mapped = [torch.mm(F_i, W) for F_i, W in zip(_matrices(F, sizes), weights, strict=True)]
     return mapped, kept, u, Moved(*(_rows(part, sizes) for part in (u, start, fingerprint)))
 
 
@@ -61,10 +61,7 @@ def backward(
 ) -> tuple[list[Tensor | None], list[Tensor | None]]:
     """The gradients of the weights and of the gains, if there are any, from those of h(W); None for None."""
     sizes = [len(W) for W in weights]
-    products = [
-        W.new_zeros(len(W), len(W)) if dH is None else dH @ W.mT for dH, W in zip(gradients, weights, strict=True)
-    ]
-    Q, F, dgains = _batch(products, sizes), kept.F, []
+    Q, F, dgains = _products(gradients, weights, sizes), kept.F, []
     if gain is None:
         c = inner(Q, F)
     else:
@@ -80,23 +77,33 @@ def backward(
     return dW, dgains
 
 
+def _resumed(fingerprint: Tensor, states: Sequence[State], sizes: Sequence[int]) -> Tensor:
+    """As `resume`. In training all weights are new; on the CPU that can be seen, and saves the vectors before."""
+    u, seen = (vectors([getattr(state, name) for state in states], sizes) for name in ("u", "seen"))
+    if u.device.type == "cpu" and bool((fingerprint != seen).any(-1).all()):
+        return u
+    return resume(fingerprint, State(u, vectors([state.previous for state in states], sizes), seen))
+
+
 def vectors(parts: Sequence[Tensor], sizes: Sequence[int]) -> Tensor:
     """Vectors as one batch, the shorter ones filled up with zeros."""
     return torch.stack(tuple(parts)) if _are_equal(sizes) else pad_sequence(list(parts), batch_first=True)
 
 
-def _batch(matrices: list[Tensor], sizes: Sequence[int]) -> Tensor:
-    """Square matrices as one batch, the smaller ones filled up with zeros."""
-    if _are_equal(sizes):
-        return torch.stack(tuple(matrices))
-    largest = max(sizes)
-    batch = matrices[0].new_zeros(len(sizes), largest, largest)
-    torch._foreach_copy_(_matrices(batch, sizes), matrices)
+def _products(left: Sequence[Tensor | None], right: Sequence[Tensor], sizes: Sequence[int]) -> Tensor:
+    """left right^T of each pair as one batch, the smaller ones filled up with zeros; zero for None."""
+    batch = right[0].new_zeros(len(sizes), max(sizes), max(sizes))
+    pairs = [(A, B, place) for A, B, place in zip(left, right, _matrices(batch, sizes), strict=True) if A is not None]
+    if batch.device.type == "cpu":
+        for A, B, place in pairs:
+            torch.mm(A, B.mT, out=place)
+    elif pairs:  # elsewhere one call that copies all of them
+        torch._foreach_copy_([place for _, _, place in pairs], [torch.mm(A, B.mT) for A, B, _ in pairs])
     return batch
 
 
 def _matrices(batch: Tensor, sizes: Sequence[int]) -> list[Tensor]:
-    """The inverse of `_batch`, without a copy."""
+    """The matrices of a batch, without what they were filled up with."""
     largest = batch.shape[-1]
     return [
         A if size == largest else A.narrow(0, 0, size).narrow(1, 0, size)
@@ -105,7 +112,7 @@ def _matrices(batch: Tensor, sizes: Sequence[int]) -> list[Tensor]:
 
 
 def _rows(batch: Tensor, sizes: Sequence[int]) -> list[Tensor]:
-    """The inverse of `vectors`, without a copy."""
+    """The vectors of a batch, without what they were filled up with."""
     largest = batch.shape[-1]
     return [x if size == largest else x.narrow(0, 0, size) for x, size in zip(batch.unbind(), sizes, strict=True)]
 

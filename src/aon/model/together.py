@@ -46,6 +46,7 @@ class _Member(NamedTuple):
     buffers: Mapping[str, Any]  # of its map
     form: Layout
     settings: Settings
+    group: tuple[object, ...]  # what layers that are computed together have in common and never changes
 
     @property
     def weight(self) -> Any:
@@ -75,8 +76,7 @@ class _Member(NamedTuple):
             and _is_dense(weight)
             and (weight.requires_grad or (gain is not None and gain.requires_grad))
         )
-        size = self.form.rows if self.settings.relative_to == "mean" else max(FILLED_UP, self.form.rows)
-        return (size, gain is None, dtype, weight.device, self.settings) if ready else None
+        return (self.group, gain is None, dtype, weight.device) if ready else None
 
 
 class _Ready(NamedTuple):
@@ -173,8 +173,10 @@ class Together:
         for layer in layers:
             if hasattr(layer, "_together") and is_small(layer):
                 layer._together = weakref.ref(self)  # weak, so that a model is freed at once when it is dropped
+                form, settings = layer.form, layer.map.settings
+                size = form.rows if settings.relative_to == "mean" else max(FILLED_UP, form.rows)
                 self._members.append(
-                    _Member(layer, layer._parameters, layer.map._buffers, layer.form, layer.map.settings)
+                    _Member(layer, layer._parameters, layer.map._buffers, form, settings, (size, settings))
                 )
 
 
