@@ -34,20 +34,25 @@ __all__ = [
     "survey",
     "whitening",
 ]
-_HOMES = {
-    "accumulation": ("accumulate",),
-    "convert": ("normalise", "normalised_weight", "refresh"),
-    "folding": ("fold",),
-    "spectra": ("Spectra", "Spectrum", "spectra"),
-    "survey": ("Survey", "survey"),
+_HOMES = {  # modules of aon.model; other names are modules themselves
+    "Spectra": "spectra",
+    "Spectrum": "spectra",
+    "Survey": "survey",
+    "accumulate": "accumulation",
+    "fold": "folding",
+    "normalise": "convert",
+    "normalised_weight": "convert",
+    "refresh": "convert",
+    "spectra": "spectra",
+    "survey": "survey",
 }
-_HOME = {name: f"aon.model.{module}" for module, names in _HOMES.items() for name in names}
 
 
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module 'aon' has no attribute {name!r}")
-    found = getattr(import_module(_HOME[name]), name) if name in _HOME else import_module(f"aon.{name}")
+    home = _HOMES.get(name)
+    found = import_module(f"aon.{name}") if home is None else getattr(import_module(f"aon.model.{home}"), name)
     globals()[name] = found
     return found
 

@@ -40,7 +40,7 @@ def ascend(W: Tensor, G: Tensor, Phi: Tensor | None, u: Tensor, n_power_iteratio
     """Power iteration on B = Phi W (tall: W Phi) from u; Phi = None stands for the identity."""
     if W.shape[-2] > W.shape[-1]:
         return _ascend_tall(W, G, Phi, u, n_power_iterations, eps)
-    return _ascendwide(G, Phi, u, n_power_iterations, eps)
+    return _ascend_wide(G, Phi, u, n_power_iterations, eps)
 
 
 def resume(fingerprint: Tensor, state: State) -> Tensor:
@@ -130,7 +130,7 @@ def dot(x: Tensor, y: Tensor) -> Tensor:
     return torch.dot(x, y).unsqueeze(0) if x.dim() == 1 else (x * y).sum(-1, keepdim=True)
 
 
-def _ascendwide(G: Tensor, Phi: Tensor | None, u: Tensor, n_power_iterations: int, eps: float) -> Ascent:
+def _ascend_wide(G: Tensor, Phi: Tensor | None, u: Tensor, n_power_iterations: int, eps: float) -> Ascent:
     b = u
     for step in range(n_power_iterations):
         t = _within_range(apply_symmetric(Phi, _within_range(b) if step else b))  # v = W^T t / |W^T t|

@@ -22,7 +22,6 @@ def test_the_products_alone_are_those_that_are_counted(sizes):
         layer.products()
     assert counter.get_total_flops() == flops.of_map_in_step(sizes)
     layer.step()
-    assert layer.leaf.grad is None
 
 
 def test_the_record_and_its_table():

@@ -4,7 +4,7 @@ On small weights the calls are the cost, and on a GPU each is the launch of a ke
 device takes the way of every device but the CPU: its calls are those that a GPU would be given.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -78,11 +78,6 @@ def count(peer: Peer, shape: tuple[int, int], device: torch.device) -> tuple[lis
     return there.names, back.names
 
 
-def lengths(lists: tuple[list[str], list[str]]) -> tuple[float, float]:
-    """How many there are in each of two lists."""
-    return len(lists[0]), len(lists[1])
-
-
 def count_in_network(device: torch.device) -> dict[str, tuple[float, float]]:
     """What the maps of a network add to the calls of its step, for each map: together, and each layer on its own."""
     x = torch.randn(2, 3, 32, 32, device=device)
@@ -115,7 +110,7 @@ def bench_calls(*, notify: Callable[[str], None] = lambda _: None) -> record.Ben
     for where, device in DEVICES.items():
         for title, shape in SHAPES.items():
             notify(f"{title} on {where}")
-            found = {peer.name: lengths(count(peer, shape, device)) for peer in MAPS}
+            found = {peer.name: [len(names) for names in count(peer, shape, device)] for peer in MAPS}
             cases.append(_case(f"calls of a map of {title} on {where}", found))
     for where, device in DEVICES.items():
         notify(f"{NETWORK} on {where}")
@@ -124,7 +119,7 @@ def bench_calls(*, notify: Callable[[str], None] = lambda _: None) -> record.Ben
     return record.make("calls", settings, cases, unit="calls")
 
 
-def _case(name: str, found: Mapping[str, tuple[float, float]]) -> record.Case:
+def _case(name: str, found: Mapping[str, Sequence[float]]) -> record.Case:
     totals = {each: float(there + back) for each, (there, back) in found.items()}
     facts = {each: {"forward": there, "backward": back} for each, (there, back) in found.items()}
     measured = Measured({each: [total] for each, total in totals.items()}, dict.fromkeys(totals, 1))

@@ -36,7 +36,9 @@ class Layer:
         self.map = AON()
         self.map.attach(self.W)
         self.leaf = self.W.clone().requires_grad_()
-        self.output = None if flops.is_formed(sizes) else torch.randn(1, sizes.rows, sizes.positions, 1)
+        self.output = (
+            None if flops.is_formed(sizes) else torch.randn(1, sizes.rows, sizes.positions, 1).requires_grad_()
+        )
 
     @torch.no_grad()
     def products(self) -> None:
@@ -48,7 +50,8 @@ class Layer:
         if self.output is not None:
             product(C, W)
             with torch.enable_grad():
-                self._apply(F.clone().requires_grad_())
+                F = F.clone().requires_grad_()
+                self._apply(F, F)
             return
         product(W, F) if tall else product(F, W)
         product(W.mT, dH) if tall else product(dH, W.mT)
@@ -60,18 +63,17 @@ class Layer:
     def step(self) -> None:
         """The map, forward and backward."""
         if self.output is None:
-            self.map(self.leaf).backward(self.dH)
+            torch.autograd.grad(self.map(self.leaf), self.leaf, self.dH)
         else:
             F = self.map.factor(self.leaf)
             assert F is not None
-            self._apply(F)
-        self.leaf.grad = None
+            self._apply(F, self.leaf)
 
-    def _apply(self, F: Tensor) -> None:
-        """F after W at every position, and back."""
+    def _apply(self, F: Tensor, source: Tensor) -> None:
+        """F after W at every position, and back to what it was applied to and to what F was made from."""
         assert self.output is not None
-        y = functional.conv2d(self.output.requires_grad_(), F[:, :, None, None])
-        y.backward(self.output.detach())
+        y = functional.conv2d(self.output, F[:, :, None, None])
+        torch.autograd.grad(y, [self.output, source], self.output.detach())
 
 
 def bench_parts(subject: Subject, plan: Plan, *, notify: Callable[[str], None] = lambda _: None) -> record.BenchRecord:
