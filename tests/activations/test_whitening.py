@@ -82,6 +82,24 @@ def test_training_output_and_gradients_equal_the_definition(kind: str, groups: i
 
 
 @pytest.mark.parametrize("kind", LAYERS)
+@pytest.mark.parametrize("groups", [1, 2, 8])
+@pytest.mark.parametrize("training", [True, False], ids=["train", "eval"])
+def test_channels_last_is_computed_as_it_lies(kind: str, groups: int, training: bool) -> None:
+    """The same numbers in either order of memory, whatever that of the gradient, and an output ordered as the input."""
+    shape = SHAPES["4d"]
+    layer, probe = scaled(LAYERS[kind](8, num_groups=groups).double()).train(training), batch(shape, seed=1)
+    found = []
+    for x in (batch(shape).contiguous(), batch(shape).to(memory_format=torch.channels_last)):
+        for gradient in (probe, probe.to(memory_format=torch.channels_last)):
+            inputs = (x.detach().requires_grad_(), layer.weight, layer.bias)
+            y = layer(inputs[0])
+            assert y.stride() == x.stride()
+            found.append((y, *torch.autograd.grad(y, inputs, gradient)))
+    for other in found[1:]:
+        torch.testing.assert_close(other, found[0], rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("kind", LAYERS)
 @pytest.mark.parametrize("groups", [1, 4])
 def test_evaluation_uses_running_averages(kind: str, groups: int) -> None:
     layer = scaled(LAYERS[kind](8, num_groups=groups, momentum=0.3).double())

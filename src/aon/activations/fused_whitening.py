@@ -9,6 +9,10 @@ Notation: roots.py, and
     V       (g, d, d)       W with the scale of each output folded into its row
     ======  ==============  ==================================================
 
+# Note [Order of memory]
+X and D have the order of memory that x has. Where channels are innermost in x (channels_last, or no spatial axes), the
+columns of X are, and nothing is transposed on the way from x to y or back.
+
 # Note [What fusing saves]
 Centring and transposition are one pass, the scale is folded into W, the covariance is seen
 once by its symmetric gradient instead of twice, and the Newton steps take 20 products backward instead of
@@ -91,7 +95,8 @@ class _Whiten(Function):
     ) -> Whitened:
         X, mean, S, count = _statistics(x, num_groups, eps, group)
         W, saved = eigen_root(S, eps) if n_iterations is None else newton_root(S, n_iterations)
-        ctx.group, ctx.pullback = group, eigen_pullback if n_iterations is None else newton_pullback
+        ctx.group, ctx.innermost = group, _channels_innermost(x)
+        ctx.pullback = eigen_pullback if n_iterations is None else newton_pullback
         ctx.mark_non_differentiable(mean, W)
         ctx.save_for_backward(X, origin, weight, W, count, *saved)
         return _apply(X, W, weight, bias, x), mean, W
@@ -107,25 +112,41 @@ def _statistics(x: Tensor, num_groups: int, eps: float, group: Any) -> tuple[Ten
     total = torch.cat([x.sum(others), x.new_full((1,), x.numel() / C)])
     total = _sum_over(group, total)
     mean, count = total[:-1] / total[-1], total[-1]
-    X = _centred(x, mean).view(num_groups, C // num_groups, x.numel() // C)
+    X = _centred(x, mean, num_groups)
     S = _sum_over(group, X @ X.mT) / count
     S.diagonal(dim1=-2, dim2=-1).add_(eps)
     return X, mean, S, count
 
 
-def _centred(x: Tensor, mean: Tensor) -> Tensor:
-    """Channels on the first axis, the mean taken off (before squaring: E[x x'] - mean mean' would cancel)."""
+def _centred(x: Tensor, mean: Tensor, num_groups: int) -> Tensor:
+    """X: the mean taken off (before squaring: E[x x'] - mean mean' would cancel), channels on the rows."""
+    if _channels_innermost(x):
+        return _rows(x - mean.view(-1, *[1] * (x.dim() - 2)), num_groups)
     across, mean = x.transpose(0, 1), mean.view(-1, *[1] * (x.dim() - 1))
     if torch.compiler.is_compiling():  # which loses the strides of `out`, and makes one pass of this anyway
-        return (across - mean).contiguous()
-    X = torch.empty(across.shape, dtype=x.dtype, device=x.device)
-    return torch.sub(across, mean, out=X)
+        X = (across - mean).contiguous()
+    else:
+        X = torch.sub(across, mean, out=torch.empty(across.shape, dtype=x.dtype, device=x.device))
+    return X.view(num_groups, -1, x.numel() // x.shape[1])
+
+
+def _channels_innermost(x: Tensor) -> bool:
+    """Whether the channels of one position lie side by side in memory."""
+    return x.movedim(1, -1).is_contiguous()
+
+
+def _rows(x: Tensor, num_groups: int) -> Tensor:
+    """A view of x with its channels on the rows: shape (g, d, M), the columns innermost. See Note [Order of memory]."""
+    C = x.shape[1]
+    return x.movedim(1, -1).reshape(x.numel() // C, num_groups, C // num_groups).permute(1, 2, 0)
 
 
 def _apply(X: Tensor, W: Tensor, weight: Tensor, bias: Tensor, like: Tensor) -> Tensor:
-    """The scaled and shifted product W X, in the shape of `like`."""
-    V = W * weight.view(*W.shape[:2], 1)
-    return _channels_second(torch.baddbmm(bias.view(*W.shape[:2], 1), V, X), like)
+    """The scaled and shifted product W X, in shape and order of memory of `like`."""
+    V, shift = W * weight.view(*W.shape[:2], 1), bias.view(*W.shape[:2], 1)
+    if _channels_innermost(like):
+        return _from_columns(torch.baddbmm(shift.mT, X.mT, V.mT), like)
+    return _from_rows(torch.baddbmm(shift, V, X), like)
 
 
 def _backward(ctx: Any, grad: Tensor, pullback: Callable[[Saved, Tensor], Tensor]) -> tuple[Tensor | None, ...]:
@@ -140,7 +161,7 @@ def _backward(ctx: Any, grad: Tensor, pullback: Callable[[Saved, Tensor], Tensor
 def _gradients(ctx: Any, grad: Tensor, pullback: Callable[[Saved, Tensor], Tensor]) -> tuple[Tensor, Tensor, Tensor]:
     """Gradients with respect to x, weight and bias."""
     X, _, weight, W, count, *saved = ctx.saved_tensors
-    D = grad.transpose(0, 1).reshape(X.shape)
+    D = _rows(grad, X.shape[0]) if ctx.innermost else grad.transpose(0, 1).reshape(X.shape)
     A, dbias = D @ X.mT, D.sum(-1, keepdim=True)
     dweight = (A * W).sum(-1)
     # The statistics are common to all processes, so their gradient is the sum; weight and bias stay local.
@@ -149,13 +170,22 @@ def _gradients(ctx: Any, grad: Tensor, pullback: Callable[[Saved, Tensor], Tenso
     A, shared = both[..., :-1] * scale, both[..., -1:]
     dS = pullback(tuple(saved), (A + A.mT) / 2) * (2 / count)
     V = (W * scale).mT
-    dx = torch.baddbmm(V @ shared / -count, V, D).baddbmm_(dS, X)
-    return _channels_second(dx, grad), dweight.flatten(), dbias.flatten()
+    shift = V @ shared / -count
+    if ctx.innermost:  # dS is symmetric
+        dx = _from_columns(torch.baddbmm(shift.mT, D.mT, V.mT).baddbmm_(X.mT, dS), grad)
+    else:
+        dx = _from_rows(torch.baddbmm(shift, V, D).baddbmm_(dS, X), grad)
+    return dx, dweight.flatten(), dbias.flatten()
 
 
-def _channels_second(X: Tensor, like: Tensor) -> Tensor:
+def _from_rows(X: Tensor, like: Tensor) -> Tensor:
     """From (g, d, M) back to the shape (N, C, ...) of `like`."""
     return X.view(like.transpose(0, 1).shape).transpose(0, 1).contiguous()
+
+
+def _from_columns(X: Tensor, like: Tensor) -> Tensor:
+    """From (g, M, d) back to the shape (N, C, ...) of `like`, channels innermost; copies only if there are groups."""
+    return X.transpose(0, 1).contiguous().view(like.movedim(1, -1).shape).movedim(-1, 1)
 
 
 def _sum_over(group: Any, tensor: Tensor) -> Tensor:

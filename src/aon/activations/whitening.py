@@ -82,6 +82,8 @@ class _Whitening(nn.Module):
         shift = bias - (V @ self.running_mean.to(x.dtype).view(self.num_groups, -1, 1)).flatten()
         # A convolution by one value: no transposition of x, and a graph that every exporter knows.
         kernel = V.reshape(self.num_features, self.num_channels, 1)
+        if x.dim() == 4:  # as it lies in memory, channels_last too
+            return nn.functional.conv2d(x, kernel.unsqueeze(-1), shift, groups=self.num_groups)
         flat = x.unsqueeze(-1).flatten(2)
         return nn.functional.conv1d(flat, kernel, shift, groups=self.num_groups).view(x.shape)
 
