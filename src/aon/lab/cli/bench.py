@@ -140,6 +140,28 @@ def layout(
     session.run(name, out, lambda notify: bench_layout(subject, methods, plan, notify=notify))
 
 
+@bench_app.command(epilog="Example: `aon bench workers --width 0.25 --batch 128 --channels-last`")
+def workers(
+    network: Network = VGG,
+    width: Width = 1.0,
+    batch: Batch = 128,
+    method: Annotated[str, typer.Option("--method", help="what is trained")] = "bn",
+    channels_last: Last = False,
+    rounds: Rounds = 11,
+    warm_up: WarmUp = 2,
+    threads: Annotated[int | None, typer.Option("--threads", help="threads to share (else one for each core)")] = None,
+    out: Out = None,
+) -> None:
+    """Time the same training steps in one process with all threads and in several with fewer each."""
+    from aon.lab.bench import session
+    from aon.lab.bench.cases.workers import bench_workers
+
+    cores, plan = session.use_threads(threads), session.plan(rounds, warm_up, "wall")
+    subject = session.subject(network, width, batch, "cpu", threads, channels_last)
+    name = f"workers-{session.slug(network, width)}-{batch}"
+    session.run(name, out, lambda notify: bench_workers(subject, method, cores, plan, notify=notify))
+
+
 @bench_app.command(epilog="Example: `aon bench parts --batch 128`")
 def parts(
     network: Network = VGG,
