@@ -40,8 +40,8 @@ def comparisons(results: Path) -> list[Path]:
 
 
 def main_comparisons(results: Path) -> list[Path]:
-    """The comparisons of the study that have the main methods; before there are any, the quick one."""
-    study = [folder for folder in comparisons(results) if folder.is_relative_to(results / "study")]
+    """The comparisons of the study's plan that have the main methods; before there are any, the quick one."""
+    study = [results / "study" / name for name in claims.DATA]
     chosen = [folder for folder in study if {"bn", "bn+aon"} <= {run.config.method for run in finished(folder)}]
     return chosen or [results / "quick"]
 
@@ -90,7 +90,7 @@ def _table(folder: Path, runs: list[Record]) -> str:
     for method, gain, p in zip(methods, gains, corrected, strict=True):
         label = next(run.label for run in runs if run.config.method == method)
         cells = [label, str(len(last[method])), _mean(last[method]), _mean(_scores(runs, method, "best"))]
-        lines.append(f"| {' | '.join([*cells, _gain(gain), NOTHING if p is None else f'{p:.2g}'])} |")
+        lines.append(f"| {' | '.join([*cells, _gain(gain), NOTHING if p is None else claims.shown_p(p)])} |")
     fewest = min(len(scores) for scores in last.values())
     return "\n\n".join([_caption(folder, runs[0]), "\n".join(lines), _reading(folder, runs[0], fewest)])
 
@@ -141,9 +141,10 @@ def _caption(folder: Path, run: Record) -> str:
 def _others(config: RunConfig) -> list[str]:
     """Settings of the optimisation that are not the paper's."""
     usual = RunConfig.model_validate({})
-    names = ("optimiser", "learning_rate", "schedule", "warm_up", "weight_decay")
+    names = ("batch_size", "optimiser", "learning_rate", "schedule", "warm_up", "weight_decay")
     changed = [name for name in names if getattr(config, name) != getattr(usual, name)]
-    return [f"{name.replace('_', ' ')} {getattr(config, name)}" for name in changed]
+    words = [f"{name.replace('_', ' ')} {getattr(config, name)}" for name in changed]
+    return words if config.augment else [*words, "no crops or flips"]
 
 
 def _reading(folder: Path, run: Record, seeds: int) -> str:
@@ -174,7 +175,7 @@ def study(folder: Path) -> str:
     runs = study_runs(folder)
     compared = {"quick": finished(folder.parent / "quick"), **runs}
     losses = "; ".join(f"{name} {claims.convergence(found)}" for name, found in compared.items())
-    note = f"Training loss of the last epoch, BN+AON(q=2) less BN: {losses}."
+    note = f"Training loss of the last epoch, BN+AON(q=2) less BN, and epochs in which its mean is lower: {losses}."
     return "\n\n".join([claims.table(runs), _best_map(folder / "cifar10"), note])
 
 
@@ -186,7 +187,8 @@ def _best_map(folder: Path) -> str:
     except LabError:
         return f"{what}: not all have run yet."
     found = claims.described(claims.between(best, "bn+aon", finished(folder)))
-    return f"{what}, {parse(best).label}, less BN+AON(q=2): {found}."
+    chance = "it was chosen on five of these seeds, which favours it"
+    return f"{what}, {parse(best).label}, less BN+AON(q=2): {found}; {chance}."
 
 
 def cost(bench: Path) -> str:

@@ -62,6 +62,19 @@ TOGETHER = {
     "both": ("cifar10", "cifar100"),
     "settings": ("cifar10", "cifar10-rates", "cifar10-linear", "cifar10-decay"),
 }
+TITLES = {
+    "cifar10": "The study on CIFAR-10",
+    "cifar100": "The study on CIFAR-100",
+    "cifar10-rates": "CIFAR-10 at half and twice the learning rate",
+    "cifar10-linear": "CIFAR-10 with a learning rate that falls to zero",
+    "cifar10-decay": "CIFAR-10 with weight decay",
+    "cifar10-resnet20": "ResNet-20 on CIFAR-10",
+    "cifar10-vit": "A small transformer on CIFAR-10",
+}
+NOTE = (
+    "The hypotheses of the study are tested in docs/reproducing.md, with p-values corrected within the families of its "
+    "plan (results/study/PLAN.md). Here they are corrected over all methods on the page, which is stricter."
+)
 
 
 def run(out: Path) -> None:
@@ -140,7 +153,29 @@ def report(folder: Path = PLANS) -> None:
 
 def _write(folders: Sequence[Path], out: Path) -> None:
     results, plans = output.load_results(folders)
-    output.write(results, plans, out, formats=("png",))
+    of_study = [plan for folder in folders for plan in planned(folder)]
+    output.write(results, of_study or plans, out, formats=("png",), notes=[NOTE] if of_study else ())
+
+
+def planned(folder: Path) -> list[records.Comparison]:
+    """What the study's plan has for a folder of results, one comparison for each of its TOML files; none for others.
+
+    Args:
+        folder: A comparison.
+    """
+    whole, found = records.load_comparison(folder), []
+    for step in STEPS:
+        if step.folder == folder.name and not step.best:
+            plan = plan_comparison({}, PLANS / f"{step.plan}.toml")
+            words = ["aon", "compare", "--config", f"results/study/{step.plan}.toml", "--out", f"FOLDER/{step.folder}"]
+            update = {
+                "name": TITLES[folder.name],
+                "methods": plan.methods,
+                "seeds": plan.seeds,
+                "command": tuple(words),
+            }
+            found.append(whole.model_copy(update=update))
+    return found
 
 
 def main(args: Sequence[str]) -> None:

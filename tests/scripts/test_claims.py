@@ -1,5 +1,8 @@
 """The claims of the study, tested on records."""
 
+import re
+from collections import Counter
+
 from scripts.claims import CLAIMS, Finding, convergence, findings, judge, p_to_bn, table
 from scripts.readme_results import ROOT
 from tests.lab import factory
@@ -15,10 +18,15 @@ def runs(seeds):
 
 def test_every_hypothesis_of_the_plan_is_there_with_methods_that_exist():
     plan = (ROOT / "results" / "study" / "PLAN.md").read_text(encoding="utf-8")
+    assert set(re.findall(r"\| (H\d+) \|", plan)) == {claim.number for claim in CLAIMS}
     for claim in CLAIMS:
-        assert f"| {claim.number} |" in plan
         assert str(parse(claim.better)) == claim.better
         assert str(parse(claim.base)) == claim.base
+
+
+def test_the_families_are_those_of_the_plan():
+    families = Counter(claim.family for claim in CLAIMS)
+    assert families == {"CIFAR-10, main": 3, "CIFAR-10, others": 4, "CIFAR-100": 3, "maps, CIFAR-10": 5}
 
 
 def test_a_claim_has_its_difference_its_seeds_and_a_p_corrected_within_its_family():
@@ -42,13 +50,16 @@ def test_a_claim_has_its_difference_its_seeds_and_a_p_corrected_within_its_famil
 
 
 def test_verdicts_claim_no_more_than_p_and_the_number_of_seeds_allow():
-    up, down = difference({0: 2.0, 1: 3.0}, {0: 1.0, 1: 1.5}), difference({0: 1.0, 1: 1.5}, {0: 2.0, 1: 3.0})
-    claim = CLAIMS[0]._replace(seeds=2)
+    high, low = {seed: 2.0 + seed for seed in range(5)}, dict.fromkeys(range(5), 1.0)
+    up, down = difference(high, low), difference(low, high)
+    claim = CLAIMS[0]._replace(seeds=5)
     assert Finding(claim, None, None).verdict == "not run yet"
     assert Finding(claim, up, None).verdict == Finding(claim, up, claims.SIGNIFICANT).verdict == "not shown"
     assert Finding(claim, up, 0.01).verdict == "holds"
     assert Finding(claim, down, 0.01).verdict == "the opposite holds"
-    assert Finding(claim._replace(seeds=3), up, 0.01).verdict == "incomplete"
+    assert Finding(claim._replace(seeds=6), up, 0.01).verdict == "incomplete"
+    few = difference({0: 2.0, 1: 3.0, 2: 4.0}, low)
+    assert Finding(claim._replace(seeds=3), few, 0.01).verdict == "too few seeds"
 
 
 def test_a_hypothesis_that_has_not_run_counts_in_the_correction_of_its_family():
@@ -84,7 +95,15 @@ def test_convergence_is_the_paired_difference_of_the_training_losses():
     losses = {(run.config.method, run.config.seed): run.epochs[-1].train_loss for run in found}
     mean = sum(losses["bn+aon", seed] - losses["bn", seed] for seed in (0, 1)) / 2
     assert convergence(found).startswith(f"{mean:+.3f}")
+    assert convergence(found).endswith("; lower in 0 of 3 epochs")  # the made curves of AON fall more slowly
     assert convergence([]) == "not run yet"
+
+
+def test_a_finding_against_the_claim_is_said_plainly():
+    made = runs(range(100, 108))  # after three epochs the made curves of AON are below BN's
+    first = findings({"cifar10": made}, short=True)[0]
+    assert re.match(r"On CIFAR-10 \(8 of 8 seeds\) BN\+AON\(q=2\) was [0-9.]+ points below BN: significant \(", first)
+    assert "| the opposite holds |" in table({"cifar10": made}).splitlines()[2]
 
 
 def test_findings_speak_of_the_main_methods_and_give_no_verdict_before_all_have_run():

@@ -41,8 +41,8 @@ def test_each_setting_has_a_table_and_its_caption_says_which(tmp_path):
     factory.write(tmp_path, runs)
     captions = [line for line in table(tmp_path).splitlines() if line.startswith("**")]
     assert [caption.partition(" epochs, ")[2].partition(" (")[0] for caption in captions] == [
-        "learning rate 0.05",
-        "learning rate 0.2",
+        "batch size 128, learning rate 0.05",
+        "batch size 128, learning rate 0.2",
     ]
     assert table(tmp_path, ("bn", "bn+aon")).count("| BN |") == 1
 
@@ -52,7 +52,7 @@ def test_p_values_of_the_study_are_those_of_its_plan(tmp_path):
     text = table(folder, ("bn", "bn+aon"))
     planned = claims.p_to_bn({"cifar10": finished(folder)}, "cifar10")["bn+aon"]
     assert text.startswith("**The study on CIFAR-10**: ")
-    assert f"| {planned:.2g} |" in text
+    assert f"| {claims.shown_p(planned)} |" in text
     assert planned > difference_to_bn(folder)
 
 
@@ -79,6 +79,8 @@ def test_unfinished_runs_do_not_count(tmp_path):
 def test_the_study_replaces_the_quick_comparison_when_it_has_runs(tmp_path):
     assert main_comparisons(tmp_path) == [tmp_path / "quick"]
     factory.write(tmp_path / "study" / "cifar10", factory.comparison(epochs=2))
+    assert main_comparisons(tmp_path) == [tmp_path / "study" / "cifar10"]
+    factory.write(tmp_path / "study" / "cifar10-rates", factory.comparison(epochs=2))  # exploratory: not in the README
     assert main_comparisons(tmp_path) == [tmp_path / "study" / "cifar10"]
 
 

@@ -1,11 +1,26 @@
 """The study's plans, their order, and the collection of records."""
 
+import html
 import subprocess
 import sys
 
 import pytest
 from scripts.claims import CLAIMS
-from scripts.study import MAPS, PLANS, ROOT, STEPS, TOGETHER, best_map, collect, command, main, report
+from scripts.study import (
+    MAPS,
+    NOTE,
+    PLANS,
+    ROOT,
+    STEPS,
+    TITLES,
+    TOGETHER,
+    best_map,
+    collect,
+    command,
+    main,
+    planned,
+    report,
+)
 from tests.lab import factory
 
 from aon.lab.errors import LabError
@@ -92,10 +107,21 @@ def test_finished_records_are_collected_once_and_nothing_else(tmp_path):
 
 
 def test_reports_are_made_of_what_there_is(tmp_path):
-    factory.write(tmp_path / "cifar10", factory.comparison(seeds=[100], epochs=2, dataset="cifar10"))
+    base = plan("cifar10-main").base
+    settings = base.model_dump(exclude={"method", "seed", "epochs"})
+    factory.write(tmp_path / "cifar10", factory.comparison(seeds=[100], epochs=2, **settings))
     report(tmp_path)
-    assert (tmp_path / "cifar10" / "report.html").is_file()
+    text = html.unescape((tmp_path / "cifar10" / "report.html").read_text(encoding="utf-8"))
+    assert "<title>The study on CIFAR-10" in text
+    assert NOTE in text
+    assert "3 done, 64 not begun" in text  # 24 main, 20 others, 20 of maps, 3 of polar, less three
     assert not any((tmp_path / name).exists() for name in TOGETHER)
+
+
+def test_every_folder_of_the_study_has_a_title_and_other_comparisons_have_no_plan(tmp_path):
+    assert TITLES.keys() == {step.folder for step in STEPS}
+    factory.write(tmp_path / "quick", factory.comparison(seeds=[0], epochs=2))
+    assert planned(tmp_path / "quick") == []
 
 
 def test_other_words_are_refused(tmp_path):

@@ -32,7 +32,7 @@ def test_a_file_with_an_unknown_name_is_refused(tmp_path):
 
 def test_a_comparison_takes_methods_and_seeds_from_a_file(tmp_path):
     file = tmp_path / "a.toml"
-    file.write_text('preset = "table1-small"\nmethods = ["bn", "aon+bn", "bn+aon"]\nseeds = [3, 5]\nname = "mine"\n')
+    file.write_text('preset = "table1-small"\nmethods = ["bn", "aon+bn"]\nseeds = [3, 5]\nname = "mine"\n')
     plan = plan_comparison({}, file)
     assert (plan.methods, plan.seeds, plan.name) == (("bn", "bn+aon"), (3, 5), "mine")
 
@@ -96,6 +96,11 @@ def test_an_option_varies_in_the_methods_that_have_it(tmp_path):
 def test_bad_values_to_vary_are_refused(vary, message):
     with pytest.raises(LabError, match=message):
         plan_comparison({"vary": vary})
+
+
+def test_a_method_given_twice_is_refused_in_a_list_too():
+    with pytest.raises(LabError, match=r"method 'bn\+aon:order=0' is given twice"):
+        plan_comparison({"methods": ["bn+sn", "bn+aon:order=0"]})
 
 
 def test_the_baseline_is_one_of_the_methods():

@@ -148,6 +148,22 @@ def test_nothing_is_chosen_where_there_is_one_setting_or_no_validation():
     assert summarise_runs(rates(0.1, 0.2)).choices == ()
 
 
+def test_a_method_with_fewer_settings_to_choose_from_is_left_out():
+    runs = [*rates(0.1, 0.2, **VALID), *factory.comparison(("bn+orth",), learning_rate=0.1, **VALID)]
+    assert [one.row.method for one in summarise_runs(runs).choices] == ["BN", "BN+AON(q=2)"]
+
+
+def test_settings_are_chosen_over_the_seeds_that_all_of_them_have():
+    """A lucky extra seed does not make a setting better."""
+    runs = [
+        scored(factory.record("bn", seed, epochs=1, learning_rate=rate, **VALID), val, 50.0)
+        for rate, values in {0.1: (70, 70, 99), 0.2: (71, 71)}.items()
+        for seed, val in enumerate(values)
+    ]
+    (chosen,) = summarise_runs(runs).choices
+    assert chosen.row.setting == "learning rate 0.2"
+
+
 def test_no_method_is_preferred_for_an_easier_task():
     runs = [run for name in ("cifar10", "cifar100") for run in rates(0.1, 0.2, dataset=name, **VALID)]
     results = summarise_runs(runs)

@@ -93,6 +93,13 @@ def test_each_setting_has_a_matrix_and_each_method_its_best_setting():
     ]
 
 
+def test_the_note_of_the_matrix_counts_comparisons_only_where_all_cells_have_the_same_number(results):
+    assert "Holm's correction for 3 comparisons" in matrix_note(results)
+    small = factory.comparison(("bn", "bn+aon"), dataset="cifar100")
+    both = summarise_runs([*factory.comparison(dataset="cifar10"), *small])
+    assert "Holm's correction for all pairs on the same data and network" in matrix_note(both)
+
+
 def test_without_a_choice_there_is_no_table_of_best_settings(results):
     assert choice_grid(results) is None
     assert choice_grid(summarise_runs(rates())) is None  # no validation images to choose by

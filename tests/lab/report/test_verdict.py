@@ -47,6 +47,18 @@ def test_a_gain_within_chance_is_not_called_significant():
     assert "the sign-flip test cannot give p below 0.25" in words
 
 
+def test_times_that_vary_are_not_compared():
+    bn, aon = scored("bn", [70.0, 70.5, 71.0]), scored("bn+aon", [74.0, 74.6, 75.2])
+    assert "times the training time of BN" in said(bn, aon)
+    slow = aon[0].epochs[0].model_copy(update={"seconds": 100.0})  # something else ran beside it
+    assert "times the training time" not in said(bn, [aon[0].but(epochs=(slow,)), *aon[1:]])
+
+
+def test_a_difference_over_fewer_seeds_than_the_mean_says_so():
+    words = said(scored("bn", [70.0, 70.5]), scored("bn+aon", [69.0, 69.6, 79.2]))
+    assert "72.60 ± 5.72 % (3 runs): over the seeds of both 0.95 points below BN" in words
+
+
 def test_one_seed_says_nothing_about_chance():
     words = said(scored("bn", [70.0]), scored("bn+aon", [74.0]))
     assert "(one run): 4.00 points above BN; with a single seed nothing can be said about chance" in words

@@ -84,6 +84,25 @@ def test_parts_follow_the_configuration():
     assert len(parts.optimiser.param_groups[0]["params"]) == len(list(parts.model.parameters()))
 
 
+@pytest.mark.parametrize(
+    ("name", "kind", "amsgrad"),
+    [
+        ("sgd", torch.optim.SGD, None),
+        ("adam", torch.optim.Adam, False),
+        ("amsgrad", torch.optim.Adam, True),
+        ("adamw", torch.optim.AdamW, False),
+        ("rmsprop", torch.optim.RMSprop, None),
+        ("adagrad", torch.optim.Adagrad, None),
+    ],
+)
+def test_an_optimiser_is_the_one_its_name_says(name, kind, amsgrad):
+    optimiser = preparation.assemble(
+        TINY.but(optimiser=name), preparation.load_data(TINY), torch.device("cpu")
+    ).optimiser
+    assert type(optimiser) is kind
+    assert optimiser.param_groups[0].get("amsgrad") == amsgrad
+
+
 def test_a_methods_own_weight_decay_reaches_the_optimiser():
     data = preparation.load_data(TINY)
     parts = preparation.assemble(TINY.but(method="bn+wd:rate=0.3"), data, torch.device("cpu"))

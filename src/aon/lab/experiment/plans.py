@@ -136,15 +136,12 @@ def _start(preset: str | None, out: Path | None) -> Plan:
 
 
 def _methods(value: object) -> tuple[str, ...]:
-    if isinstance(value, str):
-        methods = [str(method) for method in parse_list(value)]
-    elif isinstance(value, Sequence) and all(isinstance(one, str) for one in value):
-        methods = [str(parse(one)) for one in value]
-    else:
+    names = [value] if isinstance(value, str) else value
+    if not isinstance(names, Sequence) or not all(isinstance(one, str) for one in names):
         raise LabError(f"methods = {shown(value)}: should be names of methods, such as bn,bn+aon")
-    if not methods:
+    if not names:
         raise LabError("methods: there are none; give at least one, such as bn,bn+aon")
-    return tuple(dict.fromkeys(methods))
+    return tuple(str(method) for method in parse_list(",".join(names)))
 
 
 def _seeds(value: object) -> tuple[int, ...]:

@@ -62,7 +62,12 @@ def load_results(folders: Sequence[Path], base: str | None = None) -> tuple[Resu
 
 
 def write(
-    results: Results, plans: Sequence[Comparison], out: Path, *, formats: Sequence[str] = style.FORMATS
+    results: Results,
+    plans: Sequence[Comparison],
+    out: Path,
+    *,
+    formats: Sequence[str] = style.FORMATS,
+    notes: Sequence[str] = (),
 ) -> ReportPaths:
     """Write OUT/report.html, and tables and figures under OUT/report, of whatever runs there are.
 
@@ -71,6 +76,7 @@ def write(
         plans: Descriptions of the comparisons, for the page.
         out: The folder; made if absent.
         formats: Of the figures: png, svg, pdf.
+        notes: Sentences for the page, beside those about the result.
 
     Raises:
         LabError: a file cannot be written.
@@ -85,7 +91,7 @@ def write(
     return ReportPaths(
         tables=tuple(_write_tables(folder, results)),
         figures=tuple(_write_figures(folder, results, formats)),
-        page=_write_page(out, results, plans),
+        page=_write_page(out, results, plans, notes),
     )
 
 
@@ -110,6 +116,6 @@ def _remove(folder: Path, name: str) -> None:
         (folder / f"{name}.{suffix}").unlink(missing_ok=True)
 
 
-def _write_page(out: Path, results: Results, plans: Sequence[Comparison]) -> Path:
-    write_text(out / PAGE, html(results, plans))
+def _write_page(out: Path, results: Results, plans: Sequence[Comparison], notes: Sequence[str]) -> Path:
+    write_text(out / PAGE, html(results, plans, notes))
     return out / PAGE

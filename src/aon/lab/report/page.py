@@ -26,12 +26,13 @@ TEMPLATES = Path(__file__).parent / "templates"
 TEXTS = {"Markdown": markup.markdown, "LaTeX": markup.latex, "CSV": export.table_csv}
 
 
-def html(results: Results, plans: Sequence[Comparison] = ()) -> str:
+def html(results: Results, plans: Sequence[Comparison] = (), notes: Sequence[str] = ()) -> str:
     """The page as text.
 
     Args:
         results: What to show.
         plans: Descriptions of the comparisons that the runs belong to, if any.
+        notes: Sentences to add to those about the result.
     """
     loader = FileSystemLoader(TEMPLATES)
     jinja = Environment(loader=loader, autoescape=True, undefined=StrictUndefined)
@@ -42,18 +43,18 @@ def html(results: Results, plans: Sequence[Comparison] = ()) -> str:
         script=Markup(script),
         style_hash=_hash(style),
         script_hash=_hash(script),
-        **_heading(results, plans),
+        **_heading(results, plans, notes),
         **_numbers(results),
         **_description(results.runs, plans),
     )
 
 
-def _heading(results: Results, plans: Sequence[Comparison]) -> dict[str, Any]:
+def _heading(results: Results, plans: Sequence[Comparison], notes: Sequence[str]) -> dict[str, Any]:
     # A line break between a number and its per cent sign reads badly.
-    sentences = [*verdict.verdict(results), *study.findings(plans)]
+    sentences = [*verdict.verdict(results), *study.findings(plans), *notes]
     headline, *remarks = (sentence.replace(" %", "\u00a0%") for sentence in sentences)
     return {
-        "title": " and ".join(plan.name for plan in plans) or results.runs[0].config.run_id(),
+        "title": " and ".join(dict.fromkeys(plan.name for plan in plans)) or results.runs[0].config.run_id(),
         "preset": plans[0].preset if len(plans) == 1 else None,
         "subject": tables.subject(results),
         "status": verdict.status(results),

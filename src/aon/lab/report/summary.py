@@ -6,6 +6,7 @@ Tables, figures, page and verdict all read the same `Results`. Only finished run
 
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
+from statistics import fmean
 from typing import Any
 
 from aon.lab.errors import LabError
@@ -102,7 +103,8 @@ class Results:
         base: Label of the method that the others are compared with.
         matrix: Difference at the last epoch of every two rows of the same setting, by their labels; p-values are
             corrected over all pairs of the same task.
-        choices: Each method at its best setting; empty where a task was tried with one setting only.
+        choices: Each method that was run under every setting of a task, at its best one; empty where a task was tried
+            with one setting only.
         damaged: What is wrong with records that could not be read.
     """
 
@@ -292,22 +294,33 @@ def _primary(ours: Row, base: Row) -> Difference | None:
 
 
 def _choices(rows: Sequence[Row], base: str) -> list[Choice]:
-    """Each method at the setting with the highest mean validation accuracy, for tasks tried with several settings."""
-    settings = {(row.task, row.setting) for row in rows}
-    several = {task for task, _ in settings if sum(other == task for other, _ in settings) > 1}
-    best: dict[tuple[str, str], Row] = {}
+    """Each method at the setting with the highest mean validation accuracy, for tasks tried with several settings.
+
+    A method that was not run under every setting of its task had fewer to choose from, and is left out.
+    """
+    settings: dict[str, set[str]] = {}
+    tried: dict[tuple[str, str], list[Row]] = {}
     for row in rows:
-        place = row.task, row.method
-        if row.task in several and row.validation.mean is not None and _above(row, best.get(place)):
-            best[place] = row
+        settings.setdefault(row.task, set()).add(row.setting)
+        if row.validation.mean is not None:
+            tried.setdefault((row.task, row.method), []).append(row)
+    best = {
+        (task, method): _best_by_validation(own)
+        for (task, method), own in tried.items()
+        if 1 < len(settings[task]) == len(own)
+    }
     chosen = list(best.values())
     gains = _holm([_to_base(row, best.get((row.task, base))) for row in chosen], [row.task for row in chosen])
     return [Choice(row, gain) for row, gain in zip(chosen, gains, strict=True)]
 
 
+def _best_by_validation(rows: Sequence[Row]) -> Row:
+    """The row with the highest mean over the seeds that all of them have, or over its own where they share none."""
+    found = [_by_seed(list(row.runs), _validation) for row in rows]
+    common = set.intersection(*(set(scores) for scores in found))
+    means = [fmean(scores[seed] for seed in common or scores) for scores in found]
+    return rows[means.index(max(means))]
+
+
 def _to_base(row: Row, base: Row | None) -> Difference | None:
     return None if base is None or row.is_base else _primary(row, base)
-
-
-def _above(row: Row, other: Row | None) -> bool:
-    return other is None or (row.validation.mean or 0.0) > (other.validation.mean or 0.0)

@@ -107,8 +107,7 @@ def note(results: Results) -> str:
 
 def matrix_note(results: Results) -> str:
     """What a cell of the matrix holds."""
-    pairs = max((found.comparisons for found in results.matrix.values()), default=0)
-    what = f"the p-value of the t-test after Holm's correction for {pairs} comparisons"
+    what = f"the p-value of the t-test after Holm's correction for {_compared(results)}"
     if _is_large(results):
         return (
             f"Row minus column: difference of the test accuracy at the last epoch, bold where {what} is below "
@@ -118,6 +117,11 @@ def matrix_note(results: Results) -> str:
         f"Row minus column: difference of the test accuracy at the last epoch, its 95 % interval, and {what}. "
         "Paired over the n seeds that both methods have."
     )
+
+
+def _compared(results: Results) -> str:
+    counts = {found.comparisons for found in results.matrix.values()}
+    return f"{max(counts, default=0)} comparisons" if len(counts) < 2 else "all pairs on the same data and network"
 
 
 def subject(results: Results) -> str:
