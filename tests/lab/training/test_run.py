@@ -342,11 +342,11 @@ def test_validation_chooses_the_epoch_and_the_test_set_is_opened_for_what_is_rep
 
 def test_the_best_epoch_is_tested_with_its_own_weights(tmp_path):
     # So small a learning rate changes losses and no answers: the best of equals is the first.
-    record = run(SPLIT.but(learning_rate=1e-2, method="none", warm_up=0), tmp_path)
+    record = run(SPLIT.but(learning_rate=1e-3, method="ln", warm_up=0), tmp_path)
     assert record.best.epoch == 1  # the test set was not open for it when it was trained
     first, last = (record.epochs[epoch].test_loss for epoch in (0, -1))
-    assert first == pytest.approx(loss_of(tmp_path, record), rel=1e-7)
-    assert first != pytest.approx(last, rel=1e-6)
+    assert first == pytest.approx(loss_of(tmp_path, record), rel=1e-6)
+    assert first != pytest.approx(last, rel=1e-4)
 
 
 def loss_of(folder, record):
