@@ -98,6 +98,14 @@ def test_bad_values_to_vary_are_refused(vary, message):
         plan_comparison({"vary": vary})
 
 
+def test_the_numbers_of_images_of_a_preset_are_not_for_a_users_own_data():
+    for plan in (plan_comparison({"dataset": "mine.npz"}).base, plan_run({"preset": "quick", "dataset": "photos@32"})):
+        assert (plan.train_size, plan.validation_size, plan.test_size) == (None, None, None)
+        assert plan.width == PRESETS["quick"].settings["width"]
+    assert plan_comparison({"dataset": "cifar10"}).base.train_size == PRESETS["quick"].settings["train_size"]
+    assert plan_comparison({"dataset": "mine.npz", "train_size": 30}).base.train_size == 30
+
+
 def test_a_method_given_twice_is_refused_in_a_list_too():
     with pytest.raises(LabError, match=r"method 'bn\+aon:order=0' is given twice"):
         plan_comparison({"methods": ["bn+sn", "bn+aon:order=0"]})

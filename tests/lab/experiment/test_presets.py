@@ -1,11 +1,16 @@
 """Presets against the paper."""
 
+from pathlib import Path
+
 import pytest
 
 from aon.lab.errors import LabError
 from aon.lab.experiment import presets
 from aon.lab.experiment.config import RunConfig, make
+from aon.lab.experiment.records import load_all
 from aon.lab.methods.grammar import parse
+
+ROOT = Path(__file__).resolve().parents[3]
 
 PAPER = {
     "table1": (("bn+aon:order=0", "bn+aon", "bn+aon:order=4"), "cifar10"),
@@ -38,6 +43,18 @@ def test_quick_needs_nothing_that_is_not_in_the_package():
     preset = presets.get(presets.DEFAULT)
     assert make(preset.settings).dataset == "cifar10-sample"
     assert preset.methods == ("bn", "bn+orth", "bn+aon")
+
+
+def test_every_method_of_quick_fits_its_training_images():
+    """By the records in results/quick: docs/reproducing.md says so."""
+    preset = presets.get("quick")
+    runs = load_all(ROOT / "results" / "quick")
+    assert {run.config.method for run in runs} == set(preset.methods)
+    assert len(runs) == preset.seeds * len(preset.methods)
+    assert {run.config.but(method="bn", seed=0, threads=None) for run in runs} == {
+        make(preset.settings).but(method="bn")
+    }
+    assert min(run.epochs[-1].train_accuracy for run in runs) > 90
 
 
 @pytest.mark.parametrize("name", presets.PRESETS)

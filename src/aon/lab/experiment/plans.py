@@ -65,7 +65,7 @@ def plan_run(given: Mapping[str, Any], file: Path | None = None) -> RunConfig:
     """
     values = _merged(given, file, RUN)
     preset = _preset(values)
-    return make({**(presets.get(preset).settings if preset else {}), **values})
+    return make({**(presets.get(preset).settings_on(values.get("dataset")) if preset else {}), **values})
 
 
 def plan_comparison(given: Mapping[str, Any], file: Path | None = None, out: Path | None = None) -> Plan:
@@ -87,7 +87,7 @@ def plan_comparison(given: Mapping[str, Any], file: Path | None = None, out: Pat
         (0, 1)
     """
     values = _merged(given, file, COMPARISON)
-    start = _start(_preset(values), out)
+    start = _start(_preset(values), out, values.get("dataset"))
     _check_network(start, values, out)
     named, name = "name" in values, values.pop("name", start.name)
     methods = _methods(values.pop("methods", start.methods))
@@ -125,14 +125,14 @@ def _check_network(start: Plan, values: Mapping[str, Any], out: Path | None) -> 
         )
 
 
-def _start(preset: str | None, out: Path | None) -> Plan:
+def _start(preset: str | None, out: Path | None, dataset: object) -> Plan:
     if preset is None and out is not None and (out / records.COMPARISON).exists():
         old = records.load_comparison(out)
         base = make(old.config)
         return Plan(old.name, old.preset, old.methods, old.seeds, base, vary=old.vary, baseline=old.baseline)
     name = presets.DEFAULT if preset is None else preset
     chosen = presets.get(name)
-    return Plan(name, name, chosen.methods, tuple(range(chosen.seeds)), make(chosen.settings))
+    return Plan(name, name, chosen.methods, tuple(range(chosen.seeds)), make(chosen.settings_on(dataset)))
 
 
 def _methods(value: object) -> tuple[str, ...]:
