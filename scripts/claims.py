@@ -57,6 +57,9 @@ CLAIMS = (
 )
 
 
+VERDICTS = ("holds", "the opposite holds", "not shown")
+
+
 class Finding(NamedTuple):
     """A claim with what was found: the difference, and its p-value after Holm's correction within the family."""
 
@@ -108,6 +111,23 @@ def table(runs: dict[str, list[Record]]) -> str:
         cells = [claim.number, f"{claim.family}: {names[0]} above {names[1]}", _paper(claim), value, seeds, *p_values]
         lines.append(f"| {' | '.join([*cells, test.verdict, *others])} |")
     return "\n".join(lines)
+
+
+def conclusion(runs: dict[str, list[Record]]) -> str:
+    """The claims by verdict, a line for each that some have, and the numbers of those that have none yet."""
+    found = judge(runs)
+    lines = []
+    for verdict in VERDICTS:
+        if own := [_named(test.claim) for test in found if test.verdict == verdict]:
+            lines.append(f"- *{verdict.capitalize()}*: {', '.join(own)}.")
+    if open_ := dict.fromkeys(test.claim.number for test in found if test.verdict not in VERDICTS):
+        lines.append(f"- No verdict on all of {', '.join(open_)}: see the table.")
+    return "\n".join(lines)
+
+
+def _named(claim: Claim) -> str:
+    better, base = (parse(method).label for method in (claim.better, claim.base))
+    return f"{claim.number} ({better} above {base}, {DATA[claim.folder]})"
 
 
 def findings(runs: dict[str, list[Record]], *, short: bool = False) -> list[str]:

@@ -9,6 +9,7 @@ nothing and fails where a document is not up to date.
 import json
 import sys
 import tomllib
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from pathlib import Path
@@ -176,7 +177,21 @@ def study(folder: Path) -> str:
     compared = {"quick": finished(folder.parent / "quick"), **runs}
     losses = "; ".join(f"{name} {claims.convergence(found)}" for name, found in compared.items())
     note = f"Training loss of the last epoch, BN+AON(q=2) less BN, and epochs in which its mean is lower: {losses}."
-    return "\n\n".join([claims.table(runs), _best_map(folder / "cifar10"), note])
+    return "\n\n".join(
+        [claims.table(runs), claims.conclusion(runs), _best_map(folder / "cifar10"), note, provenance(runs)]
+    )
+
+
+def provenance(runs: dict[str, list[Record]]) -> str:
+    """How many of the study's runs were made by which commit and on which processor."""
+    found = [run.environment for own in runs.values() for run in own]
+    commits = Counter((one.commit or "unknown")[:7] for one in found)
+    processors = Counter(one.cpu for one in found)
+    return f"Made by the commits {_counted(commits)}, on {_counted(processors)}."
+
+
+def _counted(counts: Counter[str]) -> str:
+    return ", ".join(f"{name} ({count} run{'s' * (count > 1)})" for name, count in counts.most_common())
 
 
 def _best_map(folder: Path) -> str:

@@ -3,7 +3,7 @@
 import re
 from collections import Counter
 
-from scripts.claims import CLAIMS, Finding, convergence, findings, judge, p_to_bn, table
+from scripts.claims import CLAIMS, Finding, conclusion, convergence, findings, judge, p_to_bn, table
 from scripts.readme_results import ROOT
 from tests.lab import factory
 
@@ -97,6 +97,14 @@ def test_convergence_is_the_paired_difference_of_the_training_losses():
     assert convergence(found).startswith(f"{mean:+.3f}")
     assert convergence(found).endswith("; lower in 0 of 3 epochs")  # the made curves of AON fall more slowly
     assert convergence([]) == "not run yet"
+
+
+def test_the_conclusion_lists_claims_by_verdict():
+    lines = conclusion({"cifar10": runs(range(100, 108))}).splitlines()
+    assert lines[0] == "- *Holds*: H3 (BN+AON(q=2) above BN+orthonormal, CIFAR-10)."
+    assert lines[1].startswith("- *The opposite holds*: H1 (BN+AON(q=2) above BN, CIFAR-10)")
+    assert lines[-1] == "- No verdict on all of H4, H5, H6, H7, H8, H9, H10, H11: see the table."
+    assert conclusion({}).startswith("- No verdict on all of H1, H2,")
 
 
 def test_a_finding_against_the_claim_is_said_plainly():
