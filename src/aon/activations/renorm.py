@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
@@ -109,8 +111,11 @@ class BatchRenorm(nn.Module):
         return 1 + (self.r_max - 1) * rise_r, self.d_max * rise_d
 
     def _by_batch(self, x: Tensor) -> Tensor:
-        group = group_of(self.sync and (self.process_group or True))
+        group = self._group()
         return self._by_this_batch(x) if group is None else self._by_all_batches(x, group)
+
+    def _group(self) -> Any:
+        return group_of(self.sync and (self.process_group or True))
 
     def _by_this_batch(self, x: Tensor) -> Tensor:
         weight, bias = self._scale_and_shift(x)
@@ -167,7 +172,8 @@ class BatchRenorm(nn.Module):
         if x.dim() < 2 or x.shape[1] != self.num_features or not x.is_floating_point():
             expected = f"expected a floating-point input of shape (N, {self.num_features}, ...)"
             raise ValueError(f"{expected}, got {x.dtype} of shape {tuple(x.shape)}")
-        if self.training and x.numel() < 2 * self.num_features:  # before the averages have taken a NaN
+        few = x.numel() < 2 * self.num_features  # refused before the averages have taken a NaN
+        if self.training and few and self._group() is None:
             raise ValueError(f"expected more than 1 value per channel when training, got {tuple(x.shape)}")
 
     def extra_repr(self) -> str:

@@ -80,6 +80,18 @@ def test_correction_can_take_a_claim_back():
     assert "BN, not a significant difference" in said(base, near, *rest)
 
 
+def test_the_highest_of_several_variants_is_told_to_be_favoured():
+    base = scored("bn", [70.0, 70.5], validation_size=50)
+    tried = [
+        scored(f"bn+orth:beta={beta}", [value, value], validation_size=50) for beta, value in ((1, 72.0), (20, 74.0))
+    ]
+    words = said(base, *tried)
+    assert "BN+orthonormal(beta=20) is the highest of 2 variants of one method, which favours it" in words
+    assert "the best of them by validation accuracy is BN+orthonormal(beta=20)." in words
+    assert "variants" not in said(base, tried[0])
+    assert "variants" not in said(*tried, base="bn+orth:beta=1")
+
+
 def test_seeds_that_differ_are_named():
     other = [run.but(config=run.config.but(seed=run.config.seed + 5)) for run in scored("bn+aon", [74.0, 74.6, 75.0])]
     assert "Welch's test, no common seeds" in said(scored("bn", [70.0, 70.5, 71.0]), other)

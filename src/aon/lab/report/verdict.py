@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from aon.lab.experiment.records import Status
+from aon.lab.methods.grammar import parse
 from aon.lab.report.cells import mean_and_spread, p_value
 from aon.lab.report.outcomes import OUTCOMES, PRIMARY, explanation, title
 from aon.lab.report.statistics import SIGNIFICANT, Difference, Summary
@@ -154,7 +155,8 @@ def _of_contest(contest: _Contest, results: Results) -> list[str]:
     if len(rows) < 2:
         return []
     best, second = sorted(rows, key=_last, reverse=True)[:2]
-    where, remarks = _where(contest), []
+    where = _where(contest)
+    remarks = [_capital(f"{where}{remark}") for remark in _variants(best, rows)]
     found = results.matrix.get((best.label, second.label))
     if found and not best.is_base and not second.is_base:
         remarks.append(_capital(f"{where}against the next, {best.method} is {_judged(found, second.method)}."))
@@ -164,6 +166,22 @@ def _of_contest(contest: _Contest, results: Results) -> list[str]:
             name = title(outcome, results.validated)
             remarks.append(_capital(f"{where}judged by the {name}, {other.method} is highest instead."))
     return remarks
+
+
+def _variants(best: Row, rows: Sequence[Row]) -> list[str]:
+    """A caution where the best is the highest of several variants of a method that the base is not a variant of."""
+    own = [row for row in rows if _words(row) == _words(best)]
+    if len(own) < 2 or any(row.is_base for row in own):
+        return []
+    caution = f"{best.method} is the highest of {len(own)} variants of one method, which favours it"
+    scored = [row for row in own if row.validation.mean is not None]
+    chosen = max(scored, key=lambda row: row.validation.mean or 0.0, default=None)
+    return [f"{caution}; the best of them by validation accuracy is {chosen.method}." if chosen else f"{caution}."]
+
+
+def _words(row: Row) -> tuple[str, ...]:
+    """The words of a method without their options."""
+    return tuple(part.name for part in parse(row.runs[0].config.method).parts)
 
 
 def _missing(results: Results) -> list[str]:
