@@ -22,6 +22,11 @@ PAGE = ROOT / "docs" / "reproducing.md"
 BEGIN, END = "<!-- jumps: begin (made by scripts/jump_tables.py) -->", "<!-- jumps: end -->"
 STUDY, QUICK = ROOT / "results" / "study" / "cifar10", ROOT / "results" / "quick"
 ENOUGH_SEEDS = 3
+NO_DIFFERENCE, HIGHER, LOWER = (
+    "no difference shown",
+    "last validation accuracy higher",
+    "last validation accuracy lower",
+)
 Rows = list[dict[str, float]]
 
 
@@ -101,16 +106,37 @@ def pairs_table(runs: dict[str, dict[int, dict[str, float]]]) -> str:
         "| what is changed | seeds | jumps | last validation | change of h a step | |",
         "|:--|--:|--:|--:|--:|:--|",
     ]
-    renewed = {seed: run | {"jumps": run["jumps_renewed"]} for seed, run in runs.get("paper", {}).items()}
-    rows = [("AON: statistics renewed before validation", renewed, runs.get("paper", {}))]
-    rows += [(pair.change, runs.get(pair.changed, {}), runs.get(pair.base, {})) for pair in PAIRS]
-    for change, ours, base in rows:
-        found = [_difference(ours, base, key) for key in ("jumps", "validation", "change")]
-        if found[0] is not None:
-            digits = (1, 1, 4) if ours is not renewed else (1, None, None)
-            cells = [_shown(one, places) for one, places in zip(found, digits, strict=True)]
-            lines.append(f"| {' | '.join([change, str(found[0].n), *cells, verdict(found[0])])} |")
+    for change, found in _compared(runs).items():
+        cells = [_shown(found.get(key), digits) for key, digits in (("jumps", 1), ("validation", 1), ("change", 4))]
+        jumped = found["jumps"]
+        lines.append(f"| {' | '.join([change, str(jumped.n), *cells, verdict(jumped)])} |")
     return "\n".join(lines)
+
+
+def answers(runs: dict[str, dict[int, dict[str, float]]]) -> str:
+    """What makes fewer jumps, more, or no difference; and what raises or lowers the last validation accuracy."""
+    said: dict[str, list[str]] = {words: [] for words in ("fewer jumps", "more jumps", NO_DIFFERENCE, HIGHER, LOWER)}
+    for change, found in _compared(runs).items():
+        jumped, scored = found["jumps"], found.get("validation")
+        if (words := verdict(jumped)) in said:
+            said[words].append(f"{change} ({_shown(jumped, 1)})")
+        if scored and (words := verdict(scored, LOWER, HIGHER)) in (LOWER, HIGHER):
+            said[words].append(f"{change} ({_shown(scored, 1)})")
+    return "\n".join(f"- *{words.capitalize()}*: {'; '.join(changes)}." for words, changes in said.items() if changes)
+
+
+def _compared(runs: dict[str, dict[int, dict[str, float]]]) -> dict[str, dict[str, Difference]]:
+    """For each change of one thing that was measured, the differences of jumps, accuracy and change of h(W)."""
+    paper = runs.get("paper", {})
+    renewed = {seed: {"jumps": run["jumps_renewed"]} for seed, run in paper.items()}
+    rows = [("AON: statistics renewed before validation", renewed, paper)]
+    rows += [(pair.change, runs.get(pair.changed, {}), runs.get(pair.base, {})) for pair in PAIRS]
+    return {
+        change: {key: one for key in keys if (one := _difference(ours, base, key))}
+        for change, ours, base in rows
+        if ours.keys() & base.keys()
+        for keys in [("jumps", "validation", "change") if ours is not renewed else ("jumps",)]
+    }
 
 
 def _difference(ours: dict[int, Any], base: dict[int, Any], key: str) -> Difference | None:
@@ -126,13 +152,13 @@ def _shown(found: Difference | None, digits: int | None) -> str:
     return f"{found.value:+.{digits}f}{interval}"
 
 
-def verdict(found: Difference) -> str:
-    """What may be said of the jumps; nothing with fewer than three seeds."""
+def verdict(found: Difference, less: str = "fewer jumps", more: str = "more jumps") -> str:
+    """What may be said of a difference, by its interval; nothing with fewer than three seeds."""
     if found.n < ENOUGH_SEEDS or found.low is None or found.high is None:
         return "too few seeds"
     if found.low > 0 or found.high < 0:
-        return "more jumps" if found.value > 0 else "fewer jumps"
-    return "no difference shown"
+        return more if found.value > 0 else less
+    return NO_DIFFERENCE
 
 
 def records_table(runs: list[Record]) -> str:
@@ -191,8 +217,9 @@ def page(text: str) -> str:
         variants_table(runs),
         "Differences between them, paired by seed, with 95 % intervals:",
         pairs_table(runs),
+        answers(runs),
     ]
-    return "\n\n".join([f"{before}{BEGIN}", *parts, f"{END}{after}"])
+    return "\n\n".join([f"{before}{BEGIN}", *filter(None, parts), f"{END}{after}"])
 
 
 if __name__ == "__main__":

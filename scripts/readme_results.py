@@ -29,7 +29,6 @@ from scripts import claims
 ROOT = Path(__file__).resolve().parents[1]
 BASES = ("bn", "ln")
 MAIN_METHODS = ("bn", "bn+orth", "bn+aon")
-ENOUGH_SEEDS = 5  # below this a table is called a demonstration
 NOTHING = "-"
 Scores = dict[int, float]
 
@@ -161,8 +160,8 @@ def _reading(folder: Path, run: Record, seeds: int) -> str:
         else "for the comparisons of the table"
     )
     parts.append(f"Brackets: 95 % interval; p: two-sided t-test paired by seed, corrected {family}.")
-    if seeds < ENOUGH_SEEDS:
-        parts.append(f"Differences over fewer than {ENOUGH_SEEDS} seeds are a demonstration, not evidence.")
+    if seeds < claims.ENOUGH_SEEDS:
+        parts.append(f"Differences over fewer than {claims.ENOUGH_SEEDS} seeds are a demonstration, not evidence.")
     return " ".join(parts)
 
 

@@ -1,7 +1,18 @@
 """Tables on jumps of the validation accuracy, from records."""
 
 import pytest
-from scripts.jump_tables import PAGE, PAIRS, jumps, page, pairs_table, records_table, summary, variants_table, verdict
+from scripts.jump_tables import (
+    PAGE,
+    PAIRS,
+    answers,
+    jumps,
+    page,
+    pairs_table,
+    records_table,
+    summary,
+    variants_table,
+    verdict,
+)
 from scripts.measure_jumps import VARIANTS
 from tests.lab import factory
 
@@ -41,6 +52,21 @@ def test_pairs_are_compared_over_common_seeds_and_judged_from_three():
     assert line.endswith("| too few seeds |")
     assert "minimax" not in pairs_table(few)
     assert "| AON: statistics renewed before validation | 2 | -11.0 [" in pairs_table(few)
+
+
+def test_the_answers_sort_the_changes_by_what_they_do():
+    renewed = {0: 11.5, 1: 11.8, 2: 13.2}
+    wild = {
+        seed: run([0.0, 0.0, 50.0, 60.0 + seed], validation_renewed=[0.0, 0.0, 1.0, end])
+        for seed, end in renewed.items()
+    }
+    calm = {seed: run([0.0, 0.0, 70.0, 71.0 + 0.5 * seed]) for seed in range(3)}
+    lines = answers({"paper": wild, "linear": calm}).splitlines()
+    assert lines[0].startswith("- *Fewer jumps*: AON: learning rate falling to zero (-9.5 [")
+    assert lines[1].startswith("- *No difference shown*: AON: statistics renewed before validation (+0.2 [")
+    assert lines[2].startswith("- *Last validation accuracy higher*: AON: learning rate falling to zero (+10.5 [")
+    assert len(lines) == 3
+    assert answers({}) == ""
 
 
 def test_verdicts_follow_the_interval():
