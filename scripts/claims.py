@@ -139,7 +139,8 @@ def findings(runs: dict[str, list[Record]], *, short: bool = False) -> list[str]
     """
     main = {"bn", "bn+orth", "bn+aon"}
     chosen = [one for one in judge(runs) if {one.claim.better, one.claim.base} <= main]
-    return [_sentence(one, one.found, short) for one in chosen if one.found]
+    found = [one for one in chosen if one.found]
+    return [_sentence(one, _place(one, short=short, first=one is found[0])) for one in found]
 
 
 def p_to_bn(runs: dict[str, list[Record]], folder: str) -> dict[str, float]:
@@ -148,11 +149,19 @@ def p_to_bn(runs: dict[str, list[Record]], folder: str) -> dict[str, float]:
     return {test.claim.better: test.p for test in chosen if test.p is not None}
 
 
-def _sentence(finding: Finding, found: Difference, short: bool) -> str:
-    claim, p = finding.claim, finding.p
+def _place(finding: Finding, *, short: bool, first: bool) -> str:
+    """The data and the seeds; the sizes in the first sentence only."""
+    data, n = DATA[finding.claim.folder], finding.found.n if finding.found else 0
+    seeds = f"{n} of {finding.claim.seeds} seeds{'' if finding.complete else ' so far'}"
+    if short:
+        return f"On {data} ({seeds})"
+    return f"In the study ({', '.join([data, *([SIZE] if first else []), seeds])})"
+
+
+def _sentence(finding: Finding, where: str) -> str:
+    claim, found, p = finding
+    assert found
     better, base = (parse(method).label for method in (claim.better, claim.base))
-    data, seeds = DATA[claim.folder], f"{found.n} of {claim.seeds} seeds{'' if finding.complete else ' so far'}"
-    where = f"On {data} ({seeds})" if short else f"In the study ({data}, {SIZE}, {seeds})"
     points = f"{abs(found.value):.2f} points {'above' if found.value >= 0 else 'below'}"
     word = "significant" if finding.verdict in ("holds", "the opposite holds") else "not significant"
     said = word if finding.complete else "no verdict before all have run"

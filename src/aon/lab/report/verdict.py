@@ -121,8 +121,9 @@ def _judged(gain: Difference, other: str) -> str:
 
 
 def _significance(gain: Difference) -> str:
-    p = gain.corrected
-    return "a significant difference" if p is not None and p < SIGNIFICANT else "not a significant difference"
+    if gain.corrected is None or gain.corrected >= SIGNIFICANT:
+        return "not a significant difference"
+    return "a significant difference" + (", though on few seeds" if gain.n < FEW_SEEDS else "")
 
 
 def _numbers(gain: Difference) -> str:
