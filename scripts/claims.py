@@ -6,12 +6,12 @@ from typing import NamedTuple
 
 from aon.lab.experiment.records import Record
 from aon.lab.methods.grammar import parse
+from aon.lab.report.cells import NOTHING, p_equals, p_value
 from aon.lab.report.outcomes import BEST, LAST_FIVE, PRIMARY
-from aon.lab.report.statistics import Difference, difference, holm
+from aon.lab.report.statistics import SIGNIFICANT, Difference, difference, holm
+from aon.lab.report.verdict import FEW_SEEDS
 
 Measure = Callable[[Record], float | None]
-SIGNIFICANT = 0.05  # of the corrected p-value, as the plan has it
-ENOUGH_SEEDS = 5  # below this a difference is a demonstration and gets no verdict
 
 
 class Claim(NamedTuple):
@@ -79,7 +79,7 @@ class Finding(NamedTuple):
             return "not run yet"
         if not self.complete:
             return "incomplete"
-        if self.found.n < ENOUGH_SEEDS:
+        if self.found.n < FEW_SEEDS:
             return "too few seeds"
         if self.p is None or self.p >= SIGNIFICANT:
             return "not shown"
@@ -114,20 +114,36 @@ def table(runs: dict[str, list[Record]]) -> str:
 
 
 def conclusion(runs: dict[str, list[Record]]) -> str:
-    """The claims by verdict, a line for each that some have, and the numbers of those that have none yet."""
-    found = judge(runs)
+    """The hypotheses by verdict, a line for each that some have, then the numbers of those that have none yet."""
+    by_number: dict[str, list[Finding]] = {}
+    for finding in judge(runs):
+        by_number.setdefault(finding.claim.number, []).append(finding)
+    verdicts = {number: _together(found) for number, found in by_number.items()}
     lines = []
     for verdict in VERDICTS:
-        if own := [_named(test.claim) for test in found if test.verdict == verdict]:
+        if own := [_named(by_number[number]) for number, one in verdicts.items() if one == verdict]:
             lines.append(f"- *{verdict.capitalize()}*: {', '.join(own)}.")
-    if open_ := dict.fromkeys(test.claim.number for test in found if test.verdict not in VERDICTS):
-        lines.append(f"- No verdict on all of {', '.join(open_)}: see the table.")
+    if waiting := [number for number, one in verdicts.items() if one is None]:
+        lines.append(f"- No verdict yet: {', '.join(waiting)}.")
     return "\n".join(lines)
 
 
-def _named(claim: Claim) -> str:
-    better, base = (parse(method).label for method in (claim.better, claim.base))
-    return f"{claim.number} ({better} above {base}, {DATA[claim.folder]})"
+def _together(findings: Sequence[Finding]) -> str | None:
+    """The verdict on a hypothesis that says one of several things: it holds if one does, and falls if none does."""
+    verdicts = [finding.verdict for finding in findings if finding.claim.seeds >= FEW_SEEDS]
+    if "holds" in verdicts:
+        return "holds"
+    if any(verdict not in VERDICTS for verdict in verdicts):
+        return None
+    return verdicts[0] if len(verdicts) == 1 else "not shown"
+
+
+def _named(findings: Sequence[Finding]) -> str:
+    """The number of a hypothesis and what it says; of several, those that hold, or how many there are."""
+    shown = [finding for finding in findings if len(findings) == 1 or finding.verdict == "holds"]
+    claims = [f"{parse(one.claim.better).label} above {parse(one.claim.base).label}" for one in shown]
+    what = " and ".join(claims) or f"one of {len(findings)} maps above {parse(findings[0].claim.base).label}"
+    return f"{findings[0].claim.number} ({what}, {DATA[findings[0].claim.folder]})"
 
 
 def findings(runs: dict[str, list[Record]], *, short: bool = False) -> list[str]:
@@ -165,21 +181,18 @@ def _sentence(finding: Finding, where: str) -> str:
     points = f"{abs(found.value):.2f} points {'above' if found.value >= 0 else 'below'}"
     word = "significant" if finding.verdict in ("holds", "the opposite holds") else "not significant"
     said = word if finding.complete else "no verdict before all have run"
-    numbers = f" (95 % interval {found.low:+.2f} to {found.high:+.2f}, p = {shown_p(p)})" if p is not None else ""
+    numbers = f" (95 % interval {found.low:+.2f} to {found.high:+.2f}, p {p_equals(p)})" if p is not None else ""
     return f"{where} {better} was {points} {base}: {said}{numbers}."
 
 
 def convergence(runs: Sequence[Record]) -> str:
-    """Training loss of AON's last epoch less BN's, and in how many epochs its mean is lower.
-
-    The paper says that AON converges more slowly in training.
-    """
+    """In how many epochs the mean training loss of AON is lower than BN's, and by how much in the last."""
     found = between("bn+aon", "bn", runs, _loss)
     if found is None:
         return described(found)
     aon, bn = (_mean_losses(runs, method) for method in ("bn+aon", "bn"))
     lower = sum(ours < base for ours, base in zip(aon, bn, strict=True))
-    return f"{described(found)}; lower in {lower} of {len(bn)} epochs"
+    return f"lower than BN's in {lower} of {len(bn)} epochs; difference in the last {described(found)}"
 
 
 def _mean_losses(runs: Sequence[Record], method: str) -> list[float]:
@@ -193,20 +206,7 @@ def described(found: Difference | None) -> str:
     if found is None:
         return "not run yet"
     interval = f" [{found.low:+.3f}, {found.high:+.3f}]" if found.low is not None else ""
-    return f"{found.value:+.3f}{interval}, n = {found.n}" + (f", p = {shown_p(found.p)}" if found.p is not None else "")
-
-
-def shown_p(p: float) -> str:
-    """Two digits, or as many more as keep a p-value on its side of 0.05.
-
-    Example:
-        >>> shown_p(0.0469), shown_p(0.04996), shown_p(0.05001)
-        ('0.047', '0.04996', '0.05001')
-    """
-    digits = 2
-    while digits < 8 and (float(f"{p:.{digits}g}") < SIGNIFICANT) != (p < SIGNIFICANT):
-        digits += 1
-    return f"{p:.{digits}g}"
+    return f"{found.value:+.3f}{interval}, n = {found.n}" + (f", p {p_equals(found.p)}" if found.p is not None else "")
 
 
 def _loss(run: Record) -> float | None:
@@ -247,18 +247,17 @@ def _corrected(found: list[Difference | None]) -> list[float | None]:
 
 def _paper(claim: Claim) -> str:
     if claim.paper is None:
-        return "-"
+        return NOTHING
     better, base = claim.paper
     return f"{better:.2f} - {base:.2f} = {better - base:+.2f}"
 
 
 def _numbers(found: Difference | None, corrected: float | None) -> list[str]:
     if found is None:
-        return ["-", "-", "-"]
+        return [NOTHING] * 3
     interval = f" [{found.low:+.2f}, {found.high:+.2f}]" if found.low is not None and found.high is not None else ""
-    flips = shown_p(found.flip_p) if found.flip_p is not None else "-"
-    return [f"{found.value:+.2f}{interval}", shown_p(corrected) if corrected is not None else "-", flips]
+    return [f"{found.value:+.2f}{interval}", p_value(corrected), p_value(found.flip_p)]
 
 
 def _value(found: Difference | None) -> str:
-    return f"{found.value:+.2f}" if found else "-"
+    return f"{found.value:+.2f}" if found else NOTHING

@@ -106,7 +106,7 @@ def pairs_table(runs: dict[str, dict[int, dict[str, float]]]) -> str:
         "| what is changed | seeds | jumps | last validation | change of h a step | |",
         "|:--|--:|--:|--:|--:|:--|",
     ]
-    for change, found in _compared(runs).items():
+    for change, found in _differences(runs).items():
         cells = [_shown(found.get(key), digits) for key, digits in (("jumps", 1), ("validation", 1), ("change", 4))]
         jumped = found["jumps"]
         lines.append(f"| {' | '.join([change, str(jumped.n), *cells, verdict(jumped)])} |")
@@ -114,9 +114,11 @@ def pairs_table(runs: dict[str, dict[int, dict[str, float]]]) -> str:
 
 
 def answers(runs: dict[str, dict[int, dict[str, float]]]) -> str:
-    """What makes fewer jumps, more, or no difference; and what raises or lowers the last validation accuracy."""
-    said: dict[str, list[str]] = {words: [] for words in ("fewer jumps", "more jumps", NO_DIFFERENCE, HIGHER, LOWER)}
-    for change, found in _compared(runs).items():
+    """What makes jumps smaller, larger, or no different; and what raises or lowers the last validation accuracy."""
+    said: dict[str, list[str]] = {
+        words: [] for words in ("smaller jumps", "larger jumps", NO_DIFFERENCE, HIGHER, LOWER)
+    }
+    for change, found in _differences(runs).items():
         jumped, scored = found["jumps"], found.get("validation")
         if (words := verdict(jumped)) in said:
             said[words].append(f"{change} ({_shown(jumped, 1)})")
@@ -125,18 +127,19 @@ def answers(runs: dict[str, dict[int, dict[str, float]]]) -> str:
     return "\n".join(f"- *{words.capitalize()}*: {'; '.join(changes)}." for words, changes in said.items() if changes)
 
 
-def _compared(runs: dict[str, dict[int, dict[str, float]]]) -> dict[str, dict[str, Difference]]:
+def _differences(runs: dict[str, dict[int, dict[str, float]]]) -> dict[str, dict[str, Difference]]:
     """For each change of one thing that was measured, the differences of jumps, accuracy and change of h(W)."""
     paper = runs.get("paper", {})
     renewed = {seed: {"jumps": run["jumps_renewed"]} for seed, run in paper.items()}
     rows = [("AON: statistics renewed before validation", renewed, paper)]
     rows += [(pair.change, runs.get(pair.changed, {}), runs.get(pair.base, {})) for pair in PAIRS]
-    return {
-        change: {key: one for key in keys if (one := _difference(ours, base, key))}
-        for change, ours, base in rows
-        if ours.keys() & base.keys()
-        for keys in [("jumps", "validation", "change") if ours is not renewed else ("jumps",)]
-    }
+    found: dict[str, dict[str, Difference]] = {}
+    for change, ours, base in rows:
+        keys = ("jumps", "validation", "change") if ours is not renewed else ("jumps",)
+        own = {key: one for key in keys if (one := _difference(ours, base, key))}
+        if own:
+            found[change] = own
+    return found
 
 
 def _difference(ours: dict[int, Any], base: dict[int, Any], key: str) -> Difference | None:
@@ -145,14 +148,14 @@ def _difference(ours: dict[int, Any], base: dict[int, Any], key: str) -> Differe
     return difference({seed: run[key] for seed, run in ours.items()}, {seed: run[key] for seed, run in base.items()})
 
 
-def _shown(found: Difference | None, digits: int | None) -> str:
-    if found is None or digits is None:
+def _shown(found: Difference | None, digits: int) -> str:
+    if found is None:
         return "-"
     interval = "" if found.low is None else f" [{found.low:+.{digits}f}, {found.high:+.{digits}f}]"
     return f"{found.value:+.{digits}f}{interval}"
 
 
-def verdict(found: Difference, less: str = "fewer jumps", more: str = "more jumps") -> str:
+def verdict(found: Difference, less: str = "smaller jumps", more: str = "larger jumps") -> str:
     """What may be said of a difference, by its interval; nothing with fewer than three seeds."""
     if found.n < ENOUGH_SEEDS or found.low is None or found.high is None:
         return "too few seeds"
@@ -213,12 +216,12 @@ def page(text: str) -> str:
         records_table(load_all(STUDY)),
         "The runs of `quick` (learning rate falling from 0.05 to zero):",
         records_table(load_all(QUICK)),
-        "The smaller runs:",
-        variants_table(runs),
-        "Differences between them, paired by seed, with 95 % intervals:",
-        pairs_table(runs),
-        answers(runs),
     ]
+    if runs:
+        parts += ["The smaller runs:", variants_table(runs)]
+        parts += ["Differences between them, paired by seed, with 95 % intervals:", pairs_table(runs), answers(runs)]
+    else:
+        parts.append("The smaller runs have not been made yet.")
     return "\n\n".join([f"{before}{BEGIN}", *filter(None, parts), f"{END}{after}"])
 
 

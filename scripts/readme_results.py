@@ -14,22 +14,23 @@ from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from pathlib import Path
 
-from scripts.study import best_map
+from scripts.study import MAPS, best_map
 
 from aon.lab.bench.record import load as load_bench
 from aon.lab.errors import LabError
 from aon.lab.experiment.config import RunConfig
 from aon.lab.experiment.records import COMPARISON, Record, load_all, load_comparison
 from aon.lab.methods.grammar import parse
+from aon.lab.report.cells import NOTHING, p_value
 from aon.lab.report.statistics import Difference, difference, holm, summarise
 from aon.lab.report.study import FINDINGS
+from aon.lab.report.verdict import FEW_SEEDS
 from aon.lab.system.files import write_text
 from scripts import claims
 
 ROOT = Path(__file__).resolve().parents[1]
 BASES = ("bn", "ln")
 MAIN_METHODS = ("bn", "bn+orth", "bn+aon")
-NOTHING = "-"
 Scores = dict[int, float]
 
 
@@ -90,7 +91,7 @@ def _table(folder: Path, runs: list[Record]) -> str:
     for method, gain, p in zip(methods, gains, corrected, strict=True):
         label = next(run.label for run in runs if run.config.method == method)
         cells = [label, str(len(last[method])), _mean(last[method]), _mean(_scores(runs, method, "best"))]
-        lines.append(f"| {' | '.join([*cells, _gain(gain), NOTHING if p is None else claims.shown_p(p)])} |")
+        lines.append(f"| {' | '.join([*cells, _gain(gain), p_value(p)])} |")
     fewest = min(len(scores) for scores in last.values())
     return "\n\n".join([_caption(folder, runs[0]), "\n".join(lines), _reading(folder, runs[0], fewest)])
 
@@ -155,27 +156,28 @@ def _reading(folder: Path, run: Record, seeds: int) -> str:
     )
     parts = [f"Test accuracy in percent, mean ± standard deviation over seeds; the best epoch is {chosen}."]
     family = (
-        "within its family in the plan, if it is a hypothesis there"
+        "within its family of hypotheses in `results/study/PLAN.md`"
         if _in_study(folder)
         else "for the comparisons of the table"
     )
     parts.append(f"Brackets: 95 % interval; p: two-sided t-test paired by seed, corrected {family}.")
-    if seeds < claims.ENOUGH_SEEDS:
-        parts.append(f"Differences over fewer than {claims.ENOUGH_SEEDS} seeds are a demonstration, not evidence.")
+    if seeds < FEW_SEEDS:
+        parts.append(f"Differences over fewer than {FEW_SEEDS} seeds are a demonstration, not evidence.")
     return " ".join(parts)
 
 
 def study_runs(folder: Path) -> dict[str, list[Record]]:
     """Finished runs of the study by the name of their folder."""
-    return {name: finished(folder / name) for name in ("cifar10", "cifar100")}
+    return {name: finished(folder / name) for name in claims.DATA}
 
 
 def study(folder: Path) -> str:
     """The claims of the study's plan, the best of our maps, and the training loss of AON less BN's."""
     runs = study_runs(folder)
-    compared = {"quick": finished(folder.parent / "quick"), **runs}
-    losses = "; ".join(f"{name} {claims.convergence(found)}" for name, found in compared.items())
-    note = f"Training loss of the last epoch, BN+AON(q=2) less BN, and epochs in which its mean is lower: {losses}."
+    compared = {"quick": finished(folder.parent / "quick")}
+    compared |= {f"the study on {claims.DATA[name]}": found for name, found in runs.items()}
+    losses = "\n".join(f"- {name}: {claims.convergence(found)}" for name, found in compared.items())
+    note = f"Training loss of BN+AON(q=2), mean over the seeds:\n\n{losses}"
     return "\n\n".join(
         [claims.table(runs), claims.conclusion(runs), _best_map(folder / "cifar10"), note, provenance(runs)]
     )
@@ -184,6 +186,8 @@ def study(folder: Path) -> str:
 def provenance(runs: dict[str, list[Record]]) -> str:
     """How many of the study's runs were made by which commit and on which processor."""
     found = [run.environment for own in runs.values() for run in own]
+    if not found:
+        return "No run has finished yet."
     commits = Counter((one.commit or "unknown")[:7] for one in found)
     processors = Counter(one.cpu for one in found)
     return f"Made by the commits {_counted(commits)}, on {_counted(processors)}."
@@ -199,10 +203,10 @@ def _best_map(folder: Path) -> str:
     try:
         best = best_map(folder)
     except LabError:
-        return f"{what}: not all have run yet."
+        return f"{what} is not known before all have run."
     found = claims.described(claims.between(best, "bn+aon", finished(folder)))
-    chance = "it was chosen on five of these seeds, which favours it"
-    return f"{what}, {parse(best).label}, less BN+AON(q=2): {found}; {chance}."
+    chance = f"It was chosen on the seeds of `{MAPS.plan}`, which are among these and favour it."
+    return f"{what} is {parse(best).label}; less BN+AON(q=2): {found}. {chance}"
 
 
 def cost(bench: Path) -> str:
@@ -215,7 +219,8 @@ def cost(bench: Path) -> str:
     lines.append(f"| evaluation, batch 256 | {normalised} (folded: {folded}) | |")
     where = load_bench(bench / "step-vgg16-iternorm-256.json").environment
     machine = f"{where['cpu']}, {where['threads']} threads, torch {where['torch']}"
-    return "\n".join(lines) + f"\n\nMedians of interleaved rounds on {machine}; the paper reports 1.58 on a GPU."
+    paper = "the paper reports 1.58 (q=2) and 1.89 (q=4) on a GPU"
+    return "\n".join(lines) + f"\n\nMedians of interleaved rounds on {machine}; {paper}."
 
 
 def _ratios(file: Path, *names: str) -> list[str]:

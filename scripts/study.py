@@ -16,6 +16,8 @@ from pathlib import Path
 from statistics import fmean
 from typing import NamedTuple
 
+from scripts.claims import DATA
+
 from aon.lab.errors import LabError
 from aon.lab.experiment import records
 from aon.lab.experiment.plans import plan_comparison
@@ -63,6 +65,8 @@ TOGETHER = {
     "settings": ("cifar10", "cifar10-rates", "cifar10-linear", "cifar10-decay"),
 }
 TITLES = {
+    "both": "The study on CIFAR-10 and CIFAR-100",
+    "settings": "CIFAR-10 with other learning rates, schedules and weight decay",
     "cifar10": "The study on CIFAR-10",
     "cifar100": "The study on CIFAR-100",
     "cifar10-rates": "CIFAR-10 at half and twice the learning rate",
@@ -72,8 +76,8 @@ TITLES = {
     "cifar10-vit": "A small transformer on CIFAR-10",
 }
 NOTE = (
-    "The hypotheses of the study are tested in docs/reproducing.md, with p-values corrected within the families of its "
-    "plan (results/study/PLAN.md). Here they are corrected over all methods on the page, which is stricter."
+    "Here p-values are corrected over the comparisons of a table. The verdicts on the study's hypotheses, corrected "
+    "within the families of its plan (results/study/PLAN.md), are in docs/reproducing.md."
 )
 
 
@@ -154,7 +158,10 @@ def report(folder: Path = PLANS) -> None:
 def _write(folders: Sequence[Path], out: Path) -> None:
     results, plans = output.load_results(folders)
     of_study = [plan for folder in folders for plan in planned(folder)]
-    output.write(results, of_study or plans, out, formats=("png",), notes=[NOTE] if of_study else ())
+    if out.name in TITLES:
+        of_study = [plan.model_copy(update={"name": TITLES[out.name]}) for plan in of_study]
+    notes = [NOTE] if any(folder.name in DATA for folder in folders) else []
+    output.write(results, of_study or plans, out, formats=("png",), notes=notes)
 
 
 def planned(folder: Path) -> list[records.Comparison]:

@@ -19,7 +19,7 @@ from aon.whitening import DecorrelatedBatchNorm, IterNorm
 LAYERS = {
     "iternorm": partial(IterNorm, num_groups=2),
     "dbn": partial(DecorrelatedBatchNorm, num_groups=2),
-    "brn": partial(BatchRenorm, warm_up=0, r_ramp_end=0, d_ramp_end=0),
+    "brn": partial(BatchRenorm, warm_up=0, r_ramp_end=1, d_ramp_end=1),
 }
 RANKS = 2
 CASES = {  # layer, samples for each process, whether statistics are shared
@@ -39,6 +39,10 @@ def model_and_batch(kind: str, sync: bool) -> tuple[nn.Module, Tensor]:
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.copy_(torch.randn(parameter.shape, generator=generator))
+    if kind == "brn":  # past its first batches, whose r and d are those of batch normalisation
+        model[1].num_batches_tracked.fill_(1)
+        model[1].running_mean.fill_(0.5)
+        model[1].running_std.fill_(2.0)
     x = torch.randn(16, 3, 6, 6, generator=generator, dtype=torch.float64)
     return model, x * torch.linspace(0.1, 3, 16, dtype=torch.float64).view(-1, 1, 1, 1)
 

@@ -83,20 +83,57 @@ def test_training_output_and_gradients_equal_the_definition(kind: str, groups: i
 
 @pytest.mark.parametrize("kind", LAYERS)
 @pytest.mark.parametrize("groups", [1, 2, 8])
-@pytest.mark.parametrize("training", [True, False], ids=["train", "eval"])
-def test_channels_last_is_computed_as_it_lies(kind: str, groups: int, training: bool) -> None:
+@pytest.mark.parametrize(("name", "training"), [("4d", True), ("5d", True), ("4d", False)])
+def test_channels_last_is_computed_as_it_lies(kind: str, groups: int, name: str, training: bool) -> None:
     """The same numbers in either order of memory, whatever that of the gradient, and an output ordered as the input."""
-    shape = SHAPES["4d"]
+    shape = SHAPES[name]
+    last = torch.channels_last if len(shape) == 4 else torch.channels_last_3d
     layer, probe = scaled(LAYERS[kind](8, num_groups=groups).double()).train(training), batch(shape, seed=1)
     found = []
-    for x in (batch(shape).contiguous(), batch(shape).to(memory_format=torch.channels_last)):
-        for gradient in (probe, probe.to(memory_format=torch.channels_last)):
+    for x in (batch(shape).contiguous(), batch(shape).to(memory_format=last)):
+        for gradient in (probe, probe.to(memory_format=last)):
             inputs = (x.detach().requires_grad_(), layer.weight, layer.bias)
             y = layer(inputs[0])
             assert y.stride() == x.stride()
             found.append((y, *torch.autograd.grad(y, inputs, gradient)))
     for other in found[1:]:
         torch.testing.assert_close(other, found[0], rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("kind", LAYERS)
+@pytest.mark.parametrize("shape", [(4, 1, 6, 6), (16, 8, 1, 1), (16, 8)])
+def test_what_lies_both_ways_stays_contiguous(kind: str, shape: tuple[int, ...]) -> None:
+    """Strides of one channel or one position that a convolution would take for channels_last."""
+    x = batch(shape).contiguous().requires_grad_()
+    y = LAYERS[kind](shape[1]).double()(x)
+    y.square().sum().backward()
+    assert y.stride() == x.grad.stride() == x.stride()
+
+
+@pytest.mark.parametrize("kind", LAYERS)
+@pytest.mark.parametrize("last", [False, True], ids=["contiguous", "channels_last"])
+def test_a_backward_inside_autocast_is_that_outside(kind: str, last: bool) -> None:
+    layer, x = LAYERS[kind](8), batch((7, 8, 4, 3), dtype=torch.float32).contiguous()
+    x = x.to(memory_format=torch.channels_last) if last else x
+    found = []
+    for inside in (False, True):
+        own = x.detach().requires_grad_()
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            loss = layer(own).pow(3).sum()
+            if inside:
+                loss.backward()
+        if not inside:
+            loss.backward()
+        found.append(own.grad)
+    torch.testing.assert_close(found[1], found[0], rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("kind", LAYERS)
+def test_sync_alone_refuses_a_batch_without_images(kind: str) -> None:
+    layer = LAYERS[kind](4, sync=True)
+    with pytest.raises(ValueError, match="expected more than 1 value per channel when training"):
+        layer(torch.zeros(0, 4))
+    assert layer.running_mean.isfinite().all()
 
 
 @pytest.mark.parametrize("kind", LAYERS)
@@ -212,13 +249,14 @@ def test_half_precision_keeps_statistics_in_float32(kind: str, dtype: torch.dtyp
 class TestCompiled:
     pytestmark = COMPILER_NOISE
 
-    def test_no_graph_break_and_the_same_numbers(self, kind: str, mode: str) -> None:
+    @pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
+    def test_no_graph_break_and_the_same_numbers(self, kind: str, mode: str, layout: torch.memory_format) -> None:
         layer = scaled(LAYERS[kind](8, num_groups=2))
         layer(batch((6, 8, 3, 3), dtype=torch.float32))
         layer.train(mode == "train")
         twin = copy.deepcopy(layer)
         compiled = torch.compile(twin, fullgraph=True, backend="aot_eager")
-        x = batch((6, 8, 3, 3), seed=1, dtype=torch.float32).requires_grad_()
+        x = batch((6, 8, 3, 3), seed=1, dtype=torch.float32).contiguous(memory_format=layout).requires_grad_()
         z = x.detach().clone().requires_grad_()
         layer(x).pow(3).sum().backward()
         compiled(z).pow(3).sum().backward()

@@ -62,7 +62,7 @@ def test_the_answers_sort_the_changes_by_what_they_do():
     }
     calm = {seed: run([0.0, 0.0, 70.0, 71.0 + 0.5 * seed]) for seed in range(3)}
     lines = answers({"paper": wild, "linear": calm}).splitlines()
-    assert lines[0].startswith("- *Fewer jumps*: AON: learning rate falling to zero (-9.5 [")
+    assert lines[0].startswith("- *Smaller jumps*: AON: learning rate falling to zero (-9.5 [")
     assert lines[1].startswith("- *No difference shown*: AON: statistics renewed before validation (+0.2 [")
     assert lines[2].startswith("- *Last validation accuracy higher*: AON: learning rate falling to zero (+10.5 [")
     assert len(lines) == 3
@@ -71,8 +71,8 @@ def test_the_answers_sort_the_changes_by_what_they_do():
 
 def test_verdicts_follow_the_interval():
     base = {0: 1.0, 1: 1.0, 2: 1.0}
-    assert verdict(difference({0: 2.0, 1: 2.1, 2: 2.2}, base)) == "more jumps"
-    assert verdict(difference({0: 0.2, 1: 0.1, 2: 0.3}, base)) == "fewer jumps"
+    assert verdict(difference({0: 2.0, 1: 2.1, 2: 2.2}, base)) == "larger jumps"
+    assert verdict(difference({0: 0.2, 1: 0.1, 2: 0.3}, base)) == "smaller jumps"
     assert verdict(difference({0: 0.0, 1: 2.0, 2: 1.1}, base)) == "no difference shown"
     assert verdict(difference({0: 2.0, 1: 2.1}, base)) == "too few seeds"
 

@@ -15,6 +15,7 @@ from scripts.readme_results import (
 from tests.lab import factory
 
 from aon.lab.errors import LabError
+from aon.lab.report.cells import p_value
 from aon.lab.report.statistics import difference
 from scripts import claims
 
@@ -62,7 +63,7 @@ def test_p_values_of_the_study_are_those_of_its_plan(tmp_path):
     text = table(folder, ("bn", "bn+aon"))
     planned = claims.p_to_bn({"cifar10": finished(folder)}, "cifar10")["bn+aon"]
     assert text.startswith("**The study on CIFAR-10**: ")
-    assert f"| {claims.shown_p(planned)} |" in text
+    assert f"| {p_value(planned)} |" in text
     assert planned > difference_to_bn(folder)
 
 

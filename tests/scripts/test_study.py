@@ -119,7 +119,7 @@ def test_reports_are_made_of_what_there_is(tmp_path):
 
 
 def test_every_folder_of_the_study_has_a_title_and_other_comparisons_have_no_plan(tmp_path):
-    assert TITLES.keys() == {step.folder for step in STEPS}
+    assert TITLES.keys() == {step.folder for step in STEPS} | TOGETHER.keys()
     factory.write(tmp_path / "quick", factory.comparison(seeds=[0], epochs=2))
     assert planned(tmp_path / "quick") == []
 

@@ -14,7 +14,7 @@ X and D have the order of memory that x has. Where channels are innermost in x (
 columns of X are, and nothing is transposed on the way from x to y or back.
 
 # Note [What fusing saves]
-Centring and transposition are one pass, the scale is folded into W, the covariance is seen
+Centring and transposition, where there is one, are one pass, the scale is folded into W, the covariance is seen
 once by its symmetric gradient instead of twice, and the Newton steps take 20 products backward instead of
 24 or 32.
 A second derivative is refused, not approximated: see Note [origin].
@@ -32,6 +32,7 @@ from torch.autograd import Function
 from aon.activations.processes import group_of
 from aon.activations.roots import Saved, eigen_pullback, eigen_root, newton_pullback, newton_root
 from aon.kernels.first_order import once_only
+from aon.kernels.gram import in_full_precision
 
 Whitened = tuple[Tensor, Tensor, Tensor]
 REFUSAL = "whitening layers have no second derivative; evaluation mode, which uses the running averages, has one"
@@ -136,7 +137,7 @@ def _channels_innermost(x: Tensor) -> bool:
 
 
 def _rows(x: Tensor, num_groups: int) -> Tensor:
-    """A view of x with its channels on the rows: shape (g, d, M), the columns innermost. See Note [Order of memory]."""
+    """x with its channels on the rows, (g, d, M), columns innermost: a view if the channels of x are innermost."""
     C = x.shape[1]
     return x.movedim(1, -1).reshape(x.numel() // C, num_groups, C // num_groups).permute(1, 2, 0)
 
@@ -151,7 +152,7 @@ def _apply(X: Tensor, W: Tensor, weight: Tensor, bias: Tensor, like: Tensor) -> 
 
 def _backward(ctx: Any, grad: Tensor, pullback: Callable[[Saved, Tensor], Tensor]) -> tuple[Tensor | None, ...]:
     """Gradients with respect to x, origin, weight and bias, themselves not differentiable."""
-    with torch.no_grad():
+    with torch.no_grad(), in_full_precision(grad):  # a backward may be called inside autocast
         gradients = _gradients(ctx, grad, pullback)
     _, origin, weight, *_ = ctx.saved_tensors
     dx, dweight, dbias = (once_only(found, origin, weight, grad, refusal=REFUSAL) for found in gradients)
@@ -185,7 +186,9 @@ def _from_rows(X: Tensor, like: Tensor) -> Tensor:
 
 def _from_columns(X: Tensor, like: Tensor) -> Tensor:
     """From (g, M, d) back to the shape (N, C, ...) of `like`, channels innermost; copies only if there are groups."""
-    return X.transpose(0, 1).contiguous().view(like.movedim(1, -1).shape).movedim(-1, 1)
+    y = X.transpose(0, 1).contiguous().view(like.movedim(1, -1).shape).movedim(-1, 1)
+    # One channel or one position lies both ways: the next layer should not take its strides for channels_last.
+    return y.flatten().view(like.shape) if like.is_contiguous() else y
 
 
 def _sum_over(group: Any, tensor: Tensor) -> Tensor:

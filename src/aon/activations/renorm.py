@@ -42,7 +42,7 @@ class BatchRenorm(nn.Module):
 
     Raises:
         ValueError: An argument is out of range, an input has another number of channels, or a training batch has
-            fewer than two values per channel.
+            fewer than two values per channel and shares its statistics with no other process.
 
     Reference: Ioffe, Batch Renormalization, NeurIPS 2017, algorithm 1 and section 4.
 
@@ -172,7 +172,7 @@ class BatchRenorm(nn.Module):
         if x.dim() < 2 or x.shape[1] != self.num_features or not x.is_floating_point():
             expected = f"expected a floating-point input of shape (N, {self.num_features}, ...)"
             raise ValueError(f"{expected}, got {x.dtype} of shape {tuple(x.shape)}")
-        few = x.numel() < 2 * self.num_features  # refused before the averages have taken a NaN
+        few = x.numel() < 2 * self.num_features  # a variance of none would make the averages NaN
         if self.training and few and self._group() is None:
             raise ValueError(f"expected more than 1 value per channel when training, got {tuple(x.shape)}")
 

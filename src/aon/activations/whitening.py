@@ -13,6 +13,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from aon.activations.fused_whitening import Whitened, eigen_whiten, newton_whiten
+from aon.activations.processes import group_of
 from aon.kernels.checks import check_count, check_that
 
 
@@ -82,7 +83,7 @@ class _Whitening(nn.Module):
         shift = bias - (V @ self.running_mean.to(x.dtype).view(self.num_groups, -1, 1)).flatten()
         # A convolution by one value: no transposition of x, and a graph that every exporter knows.
         kernel = V.reshape(self.num_features, self.num_channels, 1)
-        if x.dim() == 4:  # as it lies in memory, channels_last too
+        if x.dim() == 4:  # keeps channels_last
             return nn.functional.conv2d(x, kernel.unsqueeze(-1), shift, groups=self.num_groups)
         flat = x.unsqueeze(-1).flatten(2)
         return nn.functional.conv1d(flat, kernel, shift, groups=self.num_groups).view(x.shape)
@@ -102,7 +103,7 @@ class _Whitening(nn.Module):
         if x.dim() < 2 or x.shape[1] != self.num_features or not x.is_floating_point():
             expected = f"expected a floating-point input of shape (N, {self.num_features}, ...)"
             raise ValueError(f"{expected}, got {x.dtype} of shape {tuple(x.shape)}")
-        if self.training and not self.sync and x.numel() < 2 * self.num_features:
+        if self.training and x.numel() < 2 * self.num_features and group_of(self._shared()) is None:
             raise ValueError(f"expected more than 1 value per channel when training, got {tuple(x.shape)}")
 
     def extra_repr(self) -> str:

@@ -104,11 +104,14 @@ def test_the_numbers_of_images_of_a_preset_are_not_for_a_users_own_data():
         assert plan.width == PRESETS["quick"].settings["width"]
     assert plan_comparison({"dataset": "cifar10"}).base.train_size == PRESETS["quick"].settings["train_size"]
     assert plan_comparison({"dataset": "mine.npz", "train_size": 30}).base.train_size == 30
+    assert plan_comparison({"vary": ["dataset=mine.npz,other.npz"]}).base.train_size is None
 
 
 def test_a_method_given_twice_is_refused_in_a_list_too():
     with pytest.raises(LabError, match=r"method 'bn\+aon:order=0' is given twice"):
         plan_comparison({"methods": ["bn+sn", "bn+aon:order=0"]})
+    with pytest.raises(LabError, match=r"'bn,bn\+aon' is several; give each method as an entry of its own"):
+        plan_comparison({"methods": ["bn,bn+aon"]})
 
 
 def test_the_baseline_is_one_of_the_methods():

@@ -153,6 +153,19 @@ def test_a_method_with_fewer_settings_to_choose_from_is_left_out():
     assert [one.row.method for one in summarise_runs(runs).choices] == ["BN", "BN+AON(q=2)"]
 
 
+def test_a_setting_under_which_no_run_finished_was_tried_all_the_same():
+    runs = rates(0.1, 0.2, **VALID)
+    runs = [run.but(status="failed") if run.label == "BN" and run.config.learning_rate == 0.2 else run for run in runs]
+    bn, aon = summarise_runs(runs).choices
+    assert bn.row.setting == "learning rate 0.1"
+    assert aon.gain.n == 3
+
+
+def test_nothing_is_chosen_where_the_base_was_not_run_under_every_setting():
+    runs = [run for run in rates(0.1, 0.2, **VALID) if run.label != "BN" or run.config.learning_rate == 0.1]
+    assert summarise_runs(runs).choices == ()
+
+
 def test_settings_are_chosen_over_the_seeds_that_all_of_them_have():
     """A lucky extra seed does not make a setting better."""
     runs = [

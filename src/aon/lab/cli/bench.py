@@ -157,8 +157,8 @@ def workers(
     from aon.lab.bench.cases.workers import bench_workers
 
     cores, plan = session.use_threads(threads), session.plan(rounds, warm_up, "wall")
-    subject = session.subject(network, width, batch, "cpu", threads, channels_last)
-    name = f"workers-{session.slug(network, width)}-{batch}"
+    subject = session.subject(network, width, batch, "cpu", cores, channels_last)
+    name = f"workers-{session.slug(network, width)}-{batch}{'-channels-last' if channels_last else ''}"
     session.run(name, out, lambda notify: bench_workers(subject, method, cores, plan, notify=notify))
 
 

@@ -65,7 +65,7 @@ def plan_run(given: Mapping[str, Any], file: Path | None = None) -> RunConfig:
     """
     values = _merged(given, file, RUN)
     preset = _preset(values)
-    return make({**(presets.get(preset).settings_on(values.get("dataset")) if preset else {}), **values})
+    return make({**(presets.get(preset).settings_on(_datasets(values)) if preset else {}), **values})
 
 
 def plan_comparison(given: Mapping[str, Any], file: Path | None = None, out: Path | None = None) -> Plan:
@@ -87,7 +87,7 @@ def plan_comparison(given: Mapping[str, Any], file: Path | None = None, out: Pat
         (0, 1)
     """
     values = _merged(given, file, COMPARISON)
-    start = _start(_preset(values), out, values.get("dataset"))
+    start = _start(_preset(values), out, _datasets(values))
     _check_network(start, values, out)
     named, name = "name" in values, values.pop("name", start.name)
     methods = _methods(values.pop("methods", start.methods))
@@ -125,14 +125,20 @@ def _check_network(start: Plan, values: Mapping[str, Any], out: Path | None) -> 
         )
 
 
-def _start(preset: str | None, out: Path | None, dataset: object) -> Plan:
+def _datasets(values: Mapping[str, Any]) -> list[object]:
+    """The datasets that are named, as a setting or as one that varies."""
+    varied = _read_vary(values["vary"]).get("dataset", ()) if "vary" in values else ()
+    return [*([values["dataset"]] if "dataset" in values else []), *varied]
+
+
+def _start(preset: str | None, out: Path | None, datasets: Sequence[object]) -> Plan:
     if preset is None and out is not None and (out / records.COMPARISON).exists():
         old = records.load_comparison(out)
         base = make(old.config)
         return Plan(old.name, old.preset, old.methods, old.seeds, base, vary=old.vary, baseline=old.baseline)
     name = presets.DEFAULT if preset is None else preset
     chosen = presets.get(name)
-    return Plan(name, name, chosen.methods, tuple(range(chosen.seeds)), make(chosen.settings_on(dataset)))
+    return Plan(name, name, chosen.methods, tuple(range(chosen.seeds)), make(chosen.settings_on(datasets)))
 
 
 def _methods(value: object) -> tuple[str, ...]:
@@ -141,6 +147,8 @@ def _methods(value: object) -> tuple[str, ...]:
         raise LabError(f"methods = {shown(value)}: should be names of methods, such as bn,bn+aon")
     if not names:
         raise LabError("methods: there are none; give at least one, such as bn,bn+aon")
+    if not isinstance(value, str) and (joined := next((one for one in names if "," in one), None)):
+        raise LabError(f"methods = {shown(value)}: {joined!r} is several; give each method as an entry of its own")
     return tuple(str(method) for method in parse_list(",".join(names)))
 
 

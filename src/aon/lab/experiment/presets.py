@@ -1,6 +1,6 @@
 """Presets: the paper's three tables, a reduced form of each, and a quick comparison."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -25,17 +25,18 @@ class Preset:
     seeds: int
     settings: Mapping[str, Any] = field(default_factory=dict)
 
-    def settings_on(self, dataset: object = None) -> dict[str, Any]:
-        """The settings for a dataset, its own if none is given.
+    def settings_on(self, datasets: Iterable[object] = ()) -> dict[str, Any]:
+        """The settings for some datasets, its own if none is given.
 
-        Its numbers of images are meant for the datasets that presets have; of a user's own, all images are used.
+        Its numbers of images are meant for the datasets that presets have. Of a user's own all images are used, and
+        none are set aside for validation.
 
         Example:
-            >>> "train_size" in get("quick").settings_on("cifar10"), "train_size" in get("quick").settings_on("my.npz")
-            (True, False)
+            >>> ["train_size" in get("quick").settings_on([name]) for name in ("cifar10", "mine.npz")]
+            [True, False]
         """
         known = {preset.settings["dataset"] for preset in PRESETS.values()}
-        dropped = _IMAGES if dataset is not None and dataset not in known else ()
+        dropped = _IMAGES if any(dataset not in known for dataset in datasets) else ()
         return {name: value for name, value in self.settings.items() if name not in dropped}
 
 

@@ -4,10 +4,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from aon.lab.report.outcomes import OUTCOMES, Outcome, title
-from aon.lab.report.statistics import Difference, Summary
+from aon.lab.report.statistics import SIGNIFICANT, Difference, Summary
 from aon.lab.report.summary import Results, Row
 
-NOTHING = "-"
+NOTHING, MOST_DIGITS = "-", 8
 
 
 @dataclass(frozen=True)
@@ -52,15 +52,24 @@ def interval(difference: Difference | None) -> str:
 
 
 def p_value(p: float | None) -> str:
-    """Two significant digits; very small ones as a bound.
+    """Two significant digits, or as many more as keep it on its side of 0.05; very small ones as a bound.
 
     Example:
-        >>> p_value(0.03141), p_value(3e-7), p_value(None)
-        ('0.031', '< 0.0001', '-')
+        >>> p_value(0.03141), p_value(0.04996), p_value(3e-7), p_value(None)
+        ('0.031', '0.04996', '< 0.0001', '-')
     """
     if p is None:
         return NOTHING
-    return "< 0.0001" if p < 0.0001 else f"{p:#.2g}"
+    digits = 2
+    while digits < MOST_DIGITS and (float(f"{p:.{digits}g}") < SIGNIFICANT) != (p < SIGNIFICANT):
+        digits += 1
+    return "< 0.0001" if p < 0.0001 else f"{p:#.{digits}g}"
+
+
+def p_equals(p: float | None) -> str:
+    """A p-value as a sentence has it behind the letter: `= 0.031` or `< 0.0001`."""
+    text = p_value(p)
+    return text if text.startswith("<") else f"= {text}"
 
 
 def gain(difference: Difference | None) -> str:

@@ -104,7 +104,7 @@ class Results:
         matrix: Difference at the last epoch of every two rows of the same setting, by their labels; p-values are
             corrected over all pairs of the same task.
         choices: Each method that was run under every setting of a task, at its best one; empty where a task was tried
-            with one setting only.
+            with one setting only, or the base was not run under all.
         damaged: What is wrong with records that could not be read.
     """
 
@@ -296,30 +296,39 @@ def _primary(ours: Row, base: Row) -> Difference | None:
 def _choices(rows: Sequence[Row], base: str) -> list[Choice]:
     """Each method at the setting with the highest mean validation accuracy, for tasks tried with several settings.
 
-    A method that was not run under every setting of its task had fewer to choose from, and is left out.
+    A method that was not run under every setting of its task had fewer to choose from, and is left out; where that is
+    the base, nothing is chosen for the task.
     """
     settings: dict[str, set[str]] = {}
     tried: dict[tuple[str, str], list[Row]] = {}
     for row in rows:
         settings.setdefault(row.task, set()).add(row.setting)
-        if row.validation.mean is not None:
-            tried.setdefault((row.task, row.method), []).append(row)
+        tried.setdefault((row.task, row.method), []).append(row)
     best = {
-        (task, method): _best_by_validation(own)
+        (task, method): found
         for (task, method), own in tried.items()
-        if 1 < len(settings[task]) == len(own)
+        if 1 < len(settings[task]) == len(own) and (found := best_by_validation(own))
     }
+    best = {(task, method): row for (task, method), row in best.items() if (task, base) in best}
     chosen = list(best.values())
     gains = _holm([_to_base(row, best.get((row.task, base))) for row in chosen], [row.task for row in chosen])
     return [Choice(row, gain) for row, gain in zip(chosen, gains, strict=True)]
 
 
-def _best_by_validation(rows: Sequence[Row]) -> Row:
-    """The row with the highest mean over the seeds that all of them have, or over its own where they share none."""
-    found = [_by_seed(list(row.runs), _validation) for row in rows]
-    common = set.intersection(*(set(scores) for scores in found))
-    means = [fmean(scores[seed] for seed in common or scores) for scores in found]
-    return rows[means.index(max(means))]
+def best_by_validation(rows: Sequence[Row]) -> Row | None:
+    """The row with the highest validation accuracy of the last epoch; None if no row has one.
+
+    Means are taken over the seeds that all rows with such an accuracy have, or over a row's own where they share none.
+
+    Args:
+        rows: A method under several settings, or several methods under one.
+    """
+    found = {row.label: scores for row in rows if (scores := _by_seed(list(row.runs), _validation))}
+    if not found:
+        return None
+    common = set.intersection(*(set(scores) for scores in found.values()))
+    means = {label: fmean(scores[seed] for seed in common or scores) for label, scores in found.items()}
+    return max((row for row in rows if row.label in means), key=lambda row: means[row.label])
 
 
 def _to_base(row: Row, base: Row | None) -> Difference | None:

@@ -67,8 +67,8 @@ def choice_grid(results: Results) -> Grid | None:
     head = ("method", "best setting", "runs", "validation", "test", "points", "95 % interval")
     body = (tuple(map(Cell, _chosen(choice))) for choice in results.choices)
     caption = (
-        "Each method at its best setting by validation accuracy: accuracies (%) of the last epoch, and difference to "
-        f"{results.base} at its best setting"
+        "Each method that was run under every setting, at its best one by validation accuracy: accuracies (%) of the "
+        f"last epoch, and difference to {results.base} at its best setting"
     )
     methods = tuple(choice.row.method for choice in results.choices)
     return Grid(caption, methods, (*head, "p (Holm)"), tuple(body))
@@ -121,7 +121,10 @@ def matrix_note(results: Results) -> str:
 
 def _compared(results: Results) -> str:
     counts = {found.comparisons for found in results.matrix.values()}
-    return f"{max(counts, default=0)} comparisons" if len(counts) < 2 else "all pairs on the same data and network"
+    if len(counts) > 1:
+        return "all pairs on the same data and network"
+    count = max(counts, default=0)
+    return f"{count} comparison{'s' * (count != 1)}"
 
 
 def subject(results: Results) -> str:

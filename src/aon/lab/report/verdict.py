@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 from aon.lab.experiment.records import Status
 from aon.lab.methods.grammar import parse
-from aon.lab.report.cells import mean_and_spread, p_value
+from aon.lab.report.cells import mean_and_spread, p_equals
 from aon.lab.report.outcomes import OUTCOMES, PRIMARY, explanation, title
 from aon.lab.report.statistics import SIGNIFICANT, Difference, Summary
-from aon.lab.report.summary import Results, Row
+from aon.lab.report.summary import Results, Row, best_by_validation
 
 FEW_SEEDS = 5
 """The paper made five runs of each method; with fewer, the text asks for caution."""
@@ -74,8 +74,7 @@ def _headline(contest: _Contest, results: Results) -> str:
     gain = gains[best.label]
     if gain is None:
         return f"{reached}; no run of {results.base} has finished to compare it with."
-    common = "" if gain.kind == "welch" or gain.n == best.last.n else "over the seeds of both "
-    return f"{reached}: {common}{_judged(gain, results.base)}.{_cost(best, results)}"
+    return f"{reached}: {_judged(gain, results.base, best)}.{_cost(best, results)}"
 
 
 def _cost(row: Row, results: Results) -> str:
@@ -109,12 +108,14 @@ def _accuracy(row: Row) -> str:
 
 
 def _second(row: Row, gain: Difference | None, best: Row) -> str:
-    return f"The next is {row.method}, {_judged(gain, best.method)}." if gain else ""
+    return f"The next is {row.method}, {_judged(gain, best.method, row)}." if gain else ""
 
 
-def _judged(gain: Difference, other: str) -> str:
+def _judged(gain: Difference, other: str, row: Row) -> str:
     """The size of a difference and whether it is significant, with its interval, p-value, correction and pairing."""
     points = f"{abs(gain.value):.2f} points {'above' if gain.value >= 0 else 'below'} {other}"
+    if gain.kind == "paired" and gain.n != row.last.n:
+        points = f"{points} over the seeds that both have"
     if gain.p is None or gain.corrected is None:
         return f"{points}; {_untested(gain)}"
     return f"{points}, {_significance(gain)} ({_numbers(gain)})"
@@ -130,7 +131,7 @@ def _numbers(gain: Difference) -> str:
     several = gain.comparisons > 1
     corrected = f" after Holm's correction for {gain.comparisons} comparisons" if several else ""
     kind = f"{gain.n} paired seeds" if gain.kind == "paired" else "Welch's test, no common seeds"
-    return f"95 % interval {gain.low:+.2f} to {gain.high:+.2f}, p {_equals(gain.corrected)}{corrected}, {kind}"
+    return f"95 % interval {gain.low:+.2f} to {gain.high:+.2f}, p {p_equals(gain.corrected)}{corrected}, {kind}"
 
 
 def _untested(gain: Difference) -> str:
@@ -141,7 +142,7 @@ def _untested(gain: Difference) -> str:
 
 def _remarks(contests: Sequence[_Contest], results: Results) -> list[str]:
     remarks = [remark for contest in contests for remark in _of_contest(contest, results)]
-    remarks += [*_missing(results), *_damaged(results)]
+    remarks += [*_left_out(results), *_missing(results), *_damaged(results)]
     seeds = min(row.last.n for contest in contests for row, _ in contest.entries)
     if 1 < seeds < FEW_SEEDS:
         remarks.append(
@@ -160,7 +161,7 @@ def _of_contest(contest: _Contest, results: Results) -> list[str]:
     remarks = [_capital(f"{where}{remark}") for remark in _variants(best, rows)]
     found = results.matrix.get((best.label, second.label))
     if found and not best.is_base and not second.is_base:
-        remarks.append(_capital(f"{where}against the next, {best.method} is {_judged(found, second.method)}."))
+        remarks.append(_capital(f"{where}against the next, {best.method} is {_judged(found, second.method, best)}."))
     for outcome in OUTCOMES[1:]:
         other = max(rows, key=lambda row: row.accuracy[outcome.key].mean or 0.0)
         if other is not best and other.accuracy[outcome.key].mean is not None:
@@ -169,14 +170,24 @@ def _of_contest(contest: _Contest, results: Results) -> list[str]:
     return remarks
 
 
+def _left_out(results: Results) -> list[str]:
+    """Methods that have finished runs and yet no best setting, since they were not run under every one."""
+    if not results.choices:
+        return []
+    tasks = {one.row.task for one in results.choices}
+    chosen = {(one.row.task, one.row.method) for one in results.choices}
+    rows = [row for row in results.rows if row.task in tasks and (row.task, row.method) not in chosen and row.finished]
+    names = list(dict.fromkeys(row.method for row in rows))
+    return [f"Not ranked, since not run under every setting: {', '.join(names)}."] if names else []
+
+
 def _variants(best: Row, rows: Sequence[Row]) -> list[str]:
     """A caution where the best is the highest of several variants of a method that the base is not a variant of."""
     own = [row for row in rows if _words(row) == _words(best)]
     if len(own) < 2 or any(row.is_base for row in own):
         return []
     caution = f"{best.method} is the highest of {len(own)} variants of one method, which favours it"
-    scored = [row for row in own if row.validation.mean is not None]
-    chosen = max(scored, key=lambda row: row.validation.mean or 0.0, default=None)
+    chosen = best_by_validation(own)
     return [f"{caution}; the best of them by validation accuracy is {chosen.method}." if chosen else f"{caution}."]
 
 
@@ -196,8 +207,3 @@ def _damaged(results: Results) -> list[str]:
     count = len(results.damaged)
     phrase = "record could not be read and is" if count == 1 else "records could not be read and are"
     return [f"{count} {phrase} left out."] if count else []
-
-
-def _equals(p: float | None) -> str:
-    text = p_value(p)
-    return text if text.startswith("<") else f"= {text}"

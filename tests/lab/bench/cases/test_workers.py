@@ -1,6 +1,8 @@
 """Steps shared by real processes: every way does the same number of them, and a lost process is told."""
 
 import multiprocessing
+import os
+import signal
 
 import pytest
 
@@ -40,6 +42,16 @@ def test_every_split_does_the_same_number_of_steps(split):
     assert len(orders) == split.workers
     assert {threads for threads, _ in orders} == {split.threads}
     assert sum(steps for _, steps in orders) == 4
+
+
+def test_an_interrupt_is_left_to_the_parent():
+    """Ctrl-C reaches every process of a terminal; one that printed a traceback of its own would bury our line."""
+    with workers._started(TINY, "bn") as pipe:
+        workers._Variant(Split(1, 1), [pipe])()
+        (process,) = multiprocessing.active_children()
+        os.kill(process.pid, signal.SIGINT)
+        workers._Variant(Split(1, 1), [pipe])()
+        assert process.is_alive()
 
 
 def test_a_process_that_dies_is_told_in_one_line():

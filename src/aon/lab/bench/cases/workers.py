@@ -5,6 +5,7 @@ many steps as there are cores; a time ends when the slowest process is done.
 """
 
 import multiprocessing
+import signal
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -105,12 +106,13 @@ def _started(subject: Subject, method: str) -> Iterator[Connection]:
 
 def _work(pipe: Connection, subject: Subject, method: str) -> None:
     """Do as many steps with as many threads as each message says."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the parent too, which ends this process
     keep_memory()
     step = TrainingStep(subject, method)
     while True:
         try:
             threads, steps = pipe.recv()
-        except (EOFError, KeyboardInterrupt):
+        except EOFError:
             return
         torch.set_num_threads(threads)
         for _ in range(steps):
