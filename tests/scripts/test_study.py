@@ -1,6 +1,7 @@
 """The study's plans, their order, and the collection of records."""
 
 import html
+import json
 import subprocess
 import sys
 
@@ -116,6 +117,14 @@ def test_reports_are_made_of_what_there_is(tmp_path):
     assert NOTE in text
     assert "3 done, 64 not begun" in text  # 24 main, 20 others, 20 of maps, 3 of polar, less three
     assert not any((tmp_path / name).exists() for name in TOGETHER)
+
+
+def test_the_reports_hold_every_record():
+    folders = [path.parent for path in sorted(PLANS.glob(f"*/{COMPARISON}"))]
+    for folder in folders:
+        rows = json.loads((folder / "report" / "table.json").read_text(encoding="utf-8"))["rows"]
+        assert sum(row["finished"] for row in rows) == len(load_all(folder)), "run `python scripts/study.py report`"
+    assert folders
 
 
 def test_every_folder_of_the_study_has_a_title_and_other_comparisons_have_no_plan(tmp_path):
