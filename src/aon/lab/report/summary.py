@@ -20,6 +20,9 @@ from aon.lab.report.statistics import Difference, Summary, difference, holm, sum
 TIMED_EPOCHS = 30
 """The paper averages the training time over the first 30 epochs."""
 
+STEADY = 0.1
+"""Training times are compared if their spread over the runs is below this share of their mean."""
+
 BASELINE = "BN"
 """The method that others are compared with, unless another is named."""
 
@@ -44,7 +47,7 @@ class Row:
         gain: Difference to the base of the same setting, for each outcome; None for the base itself.
         validation: Validation accuracy of the last epoch; no mean without validation images.
         seconds: Training time of an epoch.
-        ratio: Training time over that of the base.
+        ratio: Training time over that of the base; None where times vary too much to be compared.
         published: What the paper printed for it.
         is_base: Whether the others are compared with it.
     """
@@ -220,7 +223,6 @@ def _plain(value: object) -> str:
 def _row(method: str, setting: str, task: str, runs: list[Record], base: list[Record]) -> Row:
     results = {outcome.key: _by_seed(runs, outcome.of) for outcome in OUTCOMES}
     seconds, base_seconds = _seconds(runs), _seconds(base)
-    comparable = seconds.mean is not None and base_seconds.mean
     return Row(
         label=f"{method} · {setting}" if setting else method,
         method=method,
@@ -232,7 +234,7 @@ def _row(method: str, setting: str, task: str, runs: list[Record], base: list[Re
         gain={outcome.key: _gain(results, base, outcome) for outcome in OUTCOMES},
         validation=summarise(list(_by_seed(runs, _validation).values())),
         seconds=seconds,
-        ratio=seconds.mean / base_seconds.mean if comparable else None,  # type: ignore[operator]
+        ratio=_ratio(seconds, base_seconds),
         published=paper.published(runs[0].config, method),
         is_base=False,
     )
@@ -254,6 +256,17 @@ def _validation(run: Record) -> float | None:
 def _seconds(runs: list[Record]) -> Summary:
     times = [seconds_per_epoch(run) for run in runs if run.status == "done"]
     return summarise([time for time in times if time is not None])
+
+
+def _ratio(seconds: Summary, base: Summary) -> float | None:
+    """One time over the other; None where the times of the runs vary, because something else ran beside them."""
+    if seconds.mean is None or not base.mean or not (_is_steady(seconds) and _is_steady(base)):
+        return None
+    return seconds.mean / base.mean
+
+
+def _is_steady(seconds: Summary) -> bool:
+    return seconds.spread is None or seconds.spread < STEADY * (seconds.mean or 0.0)
 
 
 def _holm(found: Sequence[Difference | None], tasks: Sequence[str]) -> list[Difference | None]:

@@ -67,8 +67,8 @@ def choice_grid(results: Results) -> Grid | None:
     head = ("method", "best setting", "runs", "validation", "test", "points", "95 % interval")
     body = (tuple(map(Cell, _chosen(choice))) for choice in results.choices)
     caption = (
-        "Each method that was run under every setting, at its best one by validation accuracy: accuracies (%) of the "
-        f"last epoch, and difference to {results.base} at its best setting"
+        "Each method at its best setting by validation accuracy, if it was run under all: accuracies (%) of the last "
+        f"epoch, and difference to {results.base} at its best setting"
     )
     methods = tuple(choice.row.method for choice in results.choices)
     return Grid(caption, methods, (*head, "p (Holm)"), tuple(body))
@@ -101,7 +101,7 @@ def note(results: Results) -> str:
     return (
         "Test accuracy in percent: mean ± standard deviation over the finished runs. The last epoch is the primary "
         f"outcome. {explanation(results.validated)} Training time: mean of the first 30 epochs, and its ratio to "
-        f"{results.base}. {_TESTS}"
+        f"{results.base} where the runs of either vary by less than a tenth. {_TESTS}"
     )
 
 

@@ -8,14 +8,11 @@ from aon.lab.experiment.records import Status
 from aon.lab.methods.grammar import parse
 from aon.lab.report.cells import mean_and_spread, p_equals
 from aon.lab.report.outcomes import OUTCOMES, PRIMARY, explanation, title
-from aon.lab.report.statistics import SIGNIFICANT, Difference, Summary
+from aon.lab.report.statistics import SIGNIFICANT, Difference
 from aon.lab.report.summary import Results, Row, best_by_validation
 
 FEW_SEEDS = 5
 """The paper made five runs of each method; with fewer, the text asks for caution."""
-
-STEADY = 0.1
-"""Training times are compared in a sentence if their spread over the runs is below this share of their mean."""
 
 
 @dataclass(frozen=True)
@@ -74,19 +71,8 @@ def _headline(contest: _Contest, results: Results) -> str:
     gain = gains[best.label]
     if gain is None:
         return f"{reached}; no run of {results.base} has finished to compare it with."
-    return f"{reached}: {_judged(gain, results.base, best)}.{_cost(best, results)}"
-
-
-def _cost(row: Row, results: Results) -> str:
-    """Training time over the base's, unless other work on the machine made the times vary."""
-    base = next((other for other in results.under(row.setting) if other.is_base), None)
-    if base is None or row.ratio is None or not all(map(_is_steady, (row.seconds, base.seconds))):
-        return ""
-    return f" It took {row.ratio:.2f} times the training time of {results.base}."
-
-
-def _is_steady(seconds: Summary) -> bool:
-    return seconds.mean is not None and seconds.spread is not None and seconds.spread < STEADY * seconds.mean
+    cost = f" It took {best.ratio:.2f} times the training time of {results.base}." if best.ratio else ""
+    return f"{reached}: {_judged(gain, results.base, best)}.{cost}"
 
 
 def _where(contest: _Contest) -> str:
