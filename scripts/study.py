@@ -16,7 +16,6 @@ from pathlib import Path
 from statistics import fmean
 from typing import NamedTuple
 
-from scripts.claims import DATA
 
 from aon.lab.errors import LabError
 from aon.lab.experiment import records
@@ -75,6 +74,7 @@ TITLES = {
     "cifar10-resnet20": "ResNet-20 on CIFAR-10",
     "cifar10-vit": "A small transformer on CIFAR-10",
 }
+TESTED = ("cifar10", "cifar100")  # the folders that hypotheses of the plan are about
 NOTE = (
     "Here p-values are corrected over the comparisons of a table. The verdicts on the study's hypotheses, corrected "
     "within the families of its plan (results/study/PLAN.md), are in docs/reproducing.md."
@@ -160,7 +160,7 @@ def _write(folders: Sequence[Path], out: Path) -> None:
     of_study = [plan for folder in folders for plan in planned(folder)]
     if out.name in TITLES:
         of_study = [plan.model_copy(update={"name": TITLES[out.name]}) for plan in of_study]
-    notes = [NOTE] if any(folder.name in DATA for folder in folders) else []
+    notes = [NOTE] if any(folder.name in TESTED for folder in folders) else []
     output.write(results, of_study or plans, out, formats=("png",), notes=notes)
 
 
