@@ -16,7 +16,6 @@ from pathlib import Path
 from statistics import fmean
 from typing import NamedTuple
 
-
 from aon.lab.errors import LabError
 from aon.lab.experiment import records
 from aon.lab.experiment.plans import plan_comparison
