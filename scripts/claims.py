@@ -147,15 +147,13 @@ def _named(findings: Sequence[Finding]) -> str:
 
 
 def findings(runs: dict[str, list[Record]], *, short: bool = False) -> list[str]:
-    """A sentence for each claim about BN, the penalty and AON that has run at all.
+    """A sentence for each claim of the paper that has run at all.
 
     Args:
         runs: By the folder's name.
         short: Leave out what the study is, where the text around says it.
     """
-    main = {"bn", "bn+orth", "bn+aon"}
-    chosen = [one for one in judge(runs) if {one.claim.better, one.claim.base} <= main]
-    found = [one for one in chosen if one.found]
+    found = [one for one in judge(runs) if one.claim.paper and one.found]
     return [_sentence(one, _place(one, short=short, first=one is found[0])) for one in found]
 
 

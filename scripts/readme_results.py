@@ -30,7 +30,7 @@ from scripts import claims
 
 ROOT = Path(__file__).resolve().parents[1]
 BASES = ("bn", "ln")
-MAIN_METHODS = ("bn", "bn+orth", "bn+aon")
+PAPER_METHODS = ("bn", "bn+cwn", "iternorm", "bn+orth", "bn+aon", "bn+aon:order=0", "bn+aon:order=4")
 Scores = dict[int, float]
 
 
@@ -256,7 +256,7 @@ def documents(root: Path = ROOT) -> dict[Path, str]:
     results = root / "results"
     readme, reproducing = root / "README.md", root / "docs" / "reproducing.md"
     runs = study_runs(results / "study")
-    tables = [table(folder, MAIN_METHODS) for folder in main_comparisons(results)]
+    tables = [table(folder, PAPER_METHODS) for folder in main_comparisons(results)]
     short = "\n\n".join(tables + _listed(claims.findings(runs, short=True)))
     text = between(readme.read_text(encoding="utf-8"), "results", short)
     text = between(text, "cost", cost(results / "bench"))

@@ -135,7 +135,7 @@ def test_a_finding_against_the_claim_is_said_plainly():
     assert "| the opposite holds |" in table({"cifar10": made}).splitlines()[2]
 
 
-def test_findings_speak_of_the_main_methods_and_give_no_verdict_before_all_have_run():
+def test_findings_speak_of_the_claims_of_the_paper_and_give_no_verdict_before_all_have_run():
     assert findings({}) == []
     assert findings({"cifar10": runs([0])})[0].endswith(": no verdict before all have run.")
     found = findings({"cifar10": runs([0, 1, 2])})
