@@ -6,7 +6,7 @@
 - A Mermaid flowchart becomes an SVG.
 """
 
-import json
+import html
 import re
 import sys
 from pathlib import Path
@@ -83,7 +83,7 @@ def examples(folder: Path) -> str:
 
 
 def gallery(results: Path) -> str:
-    """The figures of all reports, under the names of their comparisons."""
+    """The figures of all reports, under the headings of their pages."""
     parts = []
     for report in sorted(results.rglob("report")):
         figures = sorted(report.glob("*.png"))
@@ -95,8 +95,12 @@ def gallery(results: Path) -> str:
 
 
 def _name(comparison: Path) -> str:
-    name: str = json.loads((comparison / "comparison.json").read_text(encoding="utf-8"))["name"]
-    return name
+    """The heading of a report's page: the report of several comparisons has no name elsewhere."""
+    page = (comparison / "report.html").read_text(encoding="utf-8")
+    found = re.search(r"<h1>(.*?)</h1>", page)
+    if not found:
+        raise ValueError(f"{comparison / 'report.html'} has no heading")
+    return html.unescape(found[1])
 
 
 def _title(figure: Path) -> str:
