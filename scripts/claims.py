@@ -199,12 +199,13 @@ def _mean_losses(runs: Sequence[Record], method: str) -> list[float]:
     return [fmean(epoch) for epoch in zip(*losses, strict=True)]
 
 
-def described(found: Difference | None) -> str:
+def described(found: Difference | None, digits: int = 3) -> str:
     """A difference with its interval, n and p, in one line."""
     if found is None:
         return "not run yet"
-    interval = f" [{found.low:+.3f}, {found.high:+.3f}]" if found.low is not None else ""
-    return f"{found.value:+.3f}{interval}, n = {found.n}" + (f", p {p_equals(found.p)}" if found.p is not None else "")
+    interval = f" [{found.low:+.{digits}f}, {found.high:+.{digits}f}]" if found.low is not None else ""
+    p = f", p {p_equals(found.p)}" if found.p is not None else ""
+    return f"{found.value:+.{digits}f}{interval}, n = {found.n}{p}"
 
 
 def _loss(run: Record) -> float | None:

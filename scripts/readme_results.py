@@ -26,7 +26,7 @@ from aon.lab.report.statistics import Difference, difference, holm, summarise
 from aon.lab.report.study import FINDINGS
 from aon.lab.report.verdict import FEW_SEEDS
 from aon.lab.system.files import write_text
-from scripts import claims
+from scripts import claims, exploratory
 
 ROOT = Path(__file__).resolve().parents[1]
 BASES = ("bn", "ln")
@@ -197,14 +197,31 @@ def _counted(counts: Counter[str]) -> str:
     return ", ".join(f"{name} ({count} run{'s' * (count > 1)})" for name, count in counts.most_common())
 
 
+def answers(folder: Path) -> str:
+    """The exploratory questions of the study's plan: other settings and networks."""
+    main = finished(folder / MAPS.folder)
+    groups = [by_setting(other) for other in sorted(folder.glob(f"{MAPS.folder}-*/")) if other in comparisons(folder)]
+    found = exploratory.settings(main, [runs for own in groups for runs in own]) if main else []
+    best = _chosen(folder / MAPS.folder)
+    table = exploratory.settings_table(found, best.partition("+")[2] if best else None)
+    return f"{table}\n\n{exploratory.tuned(found)}" if len(found) > 1 else table
+
+
+def _chosen(folder: Path) -> str | None:
+    """The best of our maps; None before all have run."""
+    try:
+        return best_map(folder)
+    except LabError:
+        return None
+
+
 def _best_map(folder: Path) -> str:
     """The best of our maps against the paper's, over all seeds that both have."""
     what = "Exploratory: the best of our maps by validation accuracy"
-    try:
-        best = best_map(folder)
-    except LabError:
+    best = _chosen(folder)
+    if best is None:
         return f"{what} is not known before all have run."
-    found = claims.described(claims.between(best, "bn+aon", finished(folder)))
+    found = claims.described(claims.between(best, "bn+aon", finished(folder)), digits=2)
     chance = f"It was chosen on the seeds of `{MAPS.plan}`, which are among these and favour it."
     return f"{what} is {parse(best).label}; less BN+AON(q=2): {found}. {chance}"
 
@@ -256,13 +273,18 @@ def documents(root: Path = ROOT) -> dict[Path, str]:
     results = root / "results"
     readme, reproducing = root / "README.md", root / "docs" / "reproducing.md"
     runs = study_runs(results / "study")
-    tables = [table(folder, PAPER_METHODS) for folder in main_comparisons(results)]
-    short = "\n\n".join(tables + _listed(claims.findings(runs, short=True)))
+    best = _chosen(results / "study" / MAPS.folder)
+    shown = (*PAPER_METHODS, *([best] if best else []))
+    tables = [table(folder, shown) for folder in main_comparisons(results)]
+    sentences = claims.findings(runs, short=True) + ([_best_map(results / "study" / MAPS.folder)] if best else [])
+    short = "\n\n".join(tables + _listed(sentences))
     text = between(readme.read_text(encoding="utf-8"), "results", short)
     text = between(text, "cost", cost(results / "bench"))
     text = between(text, "versions", versions(root / "pyproject.toml"))
     whole = "\n\n".join(table(folder) for folder in comparisons(results))
     page = between(reproducing.read_text(encoding="utf-8"), "results", whole)
+    page = between(page, "settings", answers(results / "study"))
+    page = between(page, "orthonormality", exploratory.orthonormality(runs[MAPS.folder]))
     return {
         readme: text,
         reproducing: between(page, "claims", study(results / "study")),
