@@ -12,6 +12,7 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any, NamedTuple
 
+from scipy import stats  # type: ignore[import-untyped]
 from scripts.measure_jumps import RECORDS, ROOT, VARIANTS
 
 from aon.lab.experiment.records import Record, SpectrumRow, load_all
@@ -21,12 +22,19 @@ from aon.lab.system.files import write_text
 PAGE = ROOT / "docs" / "reproducing.md"
 BEGIN, END = "<!-- jumps: begin (made by scripts/jump_tables.py) -->", "<!-- jumps: end -->"
 STUDY, QUICK = ROOT / "results" / "study" / "cifar10", ROOT / "results" / "quick"
-ENOUGH_SEEDS = 3
+ENOUGH_SEEDS, ENOUGH_RUNS = 3, 20
+CAUSES = {
+    "change": "change of h a step",
+    "norm_h": "largest norm of h",
+    "outside": "share outside",
+    "error": "orthonormality error",
+}
 NO_DIFFERENCE, HIGHER, LOWER = (
     "no difference shown",
     "last validation accuracy higher",
     "last validation accuracy lower",
 )
+COMPARED = ("jumps", "validation", "validation_renewed", "change")
 Rows = list[dict[str, float]]
 
 
@@ -66,6 +74,7 @@ def summary(rows: Rows) -> dict[str, float]:
     column = {key: [row[key] for row in rows] for key in rows[0]}
     return {
         "validation": column["validation"][-1],
+        "validation_renewed": column["validation_renewed"][-1],
         "jumps": jumps(column["validation"]),
         "jumps_renewed": jumps(column["validation_renewed"]),
         "train_loss": column["train_loss"][-1],
@@ -81,9 +90,9 @@ def summary(rows: Rows) -> dict[str, float]:
 def variants_table(runs: dict[str, dict[int, dict[str, float]]]) -> str:
     """A line for each variant: means over its seeds."""
     lines = [
-        "| | seeds | last validation | jumps | with statistics renewed | training loss | change of h a step "
-        "| norm of W | largest norm of h | outside | smallest median of h | error |",
-        "|:--|" + "--:|" * 11,
+        "| | seeds | last validation | statistics renewed | jumps | statistics renewed | training loss "
+        "| change of h a step | norm of W | largest norm of h | outside | smallest median of h | error |",
+        "|:--|" + "--:|" * 12,
     ]
     for name, by_seed in runs.items():
         cells = [VARIANTS[name].label, str(len(by_seed)), *_cells(list(by_seed.values()))]
@@ -92,8 +101,9 @@ def variants_table(runs: dict[str, dict[int, dict[str, float]]]) -> str:
 
 
 def _cells(runs: list[dict[str, float]]) -> Iterator[str]:
-    last = [run["validation"] for run in runs]
-    yield f"{fmean(last):.1f}" + (f" ± {stdev(last):.1f}" if len(last) > 1 else "")
+    for key in ("validation", "validation_renewed"):
+        last = [run[key] for run in runs]
+        yield f"{fmean(last):.1f}" + (f" ± {stdev(last):.1f}" if len(last) > 1 else "")
     formats = {"jumps": ".1f", "jumps_renewed": ".1f", "train_loss": ".2f", "change": ".4f", "norm_W": ".2f"}
     formats |= {"norm_h": ".2f", "outside": ".0f", "median_h": ".2f", "error": ".2f"}
     for key, form in formats.items():
@@ -103,11 +113,11 @@ def _cells(runs: list[dict[str, float]]) -> Iterator[str]:
 def pairs_table(runs: dict[str, dict[int, dict[str, float]]]) -> str:
     """A line for each change of one thing: differences paired by seed, with 95 % intervals where there are several."""
     lines = [
-        "| what is changed | seeds | jumps | last validation | change of h a step | |",
-        "|:--|--:|--:|--:|--:|:--|",
+        "| what is changed | seeds | jumps | last validation | statistics renewed | change of h a step | |",
+        "|:--|--:|--:|--:|--:|--:|:--|",
     ]
     for change, found in _differences(runs).items():
-        cells = [_shown(found.get(key), digits) for key, digits in (("jumps", 1), ("validation", 1), ("change", 4))]
+        cells = [_shown(found.get(key), 4 if key == "change" else 1) for key in COMPARED]
         jumped = found["jumps"]
         lines.append(f"| {' | '.join([change, str(jumped.n), *cells, verdict(jumped)])} |")
     return "\n".join(lines)
@@ -127,15 +137,45 @@ def answers(runs: dict[str, dict[int, dict[str, float]]]) -> str:
     return "\n".join(f"- *{words.capitalize()}*: {'; '.join(changes)}." for words, changes in said.items() if changes)
 
 
+def over_all(runs: dict[str, dict[int, dict[str, float]]]) -> str:
+    """What the runs of all variants together say: how often renewed statistics help, and what goes with large jumps."""
+    every = [run for by_seed in runs.values() for run in by_seed.values()]
+    if len(every) < ENOUGH_RUNS:
+        return ""
+    column = {key: [run[key] for run in every] for key in every[0]}
+    less = sum(run["jumps_renewed"] < run["jumps"] for run in every)
+    means = [fmean(column[key]) for key in ("jumps", "jumps_renewed")]
+    spreads = [_spread_of_last(runs, key) for key in ("validation", "validation_renewed")]
+    lines = [
+        f"- With statistics renewed the jumps are smaller in {less} of {len(every)} runs: "
+        f"{means[0]:.1f} points become {means[1]:.1f} in the mean.",
+        "- The standard deviation of the last validation accuracy over the seeds, mean over the variants: "
+        f"{spreads[0]:.1f} points, with statistics renewed {spreads[1]:.1f}.",
+    ]
+    for key, words in (("jumps", "the jumps"), ("jumps_renewed", "the jumps with statistics renewed")):
+        ranked = [f"{name} {_ranked(column[cause], column[key])}" for cause, name in CAUSES.items()]
+        lines.append(f"- Rank correlation of {words} with what could cause them: {', '.join(ranked)}.")
+    return "\n".join(lines)
+
+
+def _spread_of_last(runs: dict[str, dict[int, dict[str, float]]], key: str) -> float:
+    several = [by_seed.values() for by_seed in runs.values() if len(by_seed) > 1]
+    return fmean(stdev(run[key] for run in own) for own in several)
+
+
+def _ranked(causes: list[float], effects: list[float]) -> str:
+    return f"{stats.spearmanr(causes, effects).statistic:+.2f}"
+
+
 def _differences(runs: dict[str, dict[int, dict[str, float]]]) -> dict[str, dict[str, Difference]]:
-    """For each change of one thing that was measured, the differences of jumps, accuracy and change of h(W)."""
+    """For each change of one thing that was measured, the differences of what `COMPARED` names."""
     paper = runs.get("paper", {})
     renewed = {seed: {"jumps": run["jumps_renewed"]} for seed, run in paper.items()}
     rows = [("AON: statistics renewed before validation", renewed, paper)]
     rows += [(pair.change, runs.get(pair.changed, {}), runs.get(pair.base, {})) for pair in PAIRS]
     found: dict[str, dict[str, Difference]] = {}
     for change, ours, base in rows:
-        keys = ("jumps", "validation", "change") if ours is not renewed else ("jumps",)
+        keys = COMPARED if ours is not renewed else ("jumps",)
         own = {key: one for key in keys if (one := _difference(ours, base, key))}
         if own:
             found[change] = own
@@ -220,6 +260,8 @@ def page(text: str) -> str:
     if runs:
         parts += ["The smaller runs:", variants_table(runs)]
         parts += ["Differences between them, paired by seed, with 95 % intervals:", pairs_table(runs), answers(runs)]
+        if together := over_all(runs):
+            parts += ["All of these runs together:", together]
     else:
         parts.append("The smaller runs have not been made yet.")
     return "\n\n".join([f"{before}{BEGIN}", *filter(None, parts), f"{END}{after}"])

@@ -6,6 +6,7 @@ from scripts.jump_tables import (
     PAIRS,
     answers,
     jumps,
+    over_all,
     page,
     pairs_table,
     records_table,
@@ -40,7 +41,7 @@ def test_a_run_is_summarised_by_its_end_and_its_second_half():
 
 def test_variants_are_means_over_seeds():
     runs = {"bn": {200: run([0.0, 0.0, 10.0, 12.0]), 201: run([0.0, 0.0, 10.0, 14.0])}}
-    assert "| BN | 2 | 13.0 ± 1.4 | 3.0 | 0.0 |" in variants_table(runs)
+    assert "| BN | 2 | 13.0 ± 1.4 | 0.5 ± 0.0 | 3.0 | 0.0 |" in variants_table(runs)
 
 
 def test_pairs_are_compared_over_common_seeds_and_judged_from_three():
@@ -67,6 +68,21 @@ def test_the_answers_sort_the_changes_by_what_they_do():
     assert lines[2].startswith("- *Last validation accuracy higher*: AON: learning rate falling to zero (+10.5 [")
     assert len(lines) == 3
     assert answers({}) == ""
+
+
+def test_all_runs_together_say_what_goes_with_the_jumps():
+    def varied(name, seed):
+        size = 10 * list(VARIANTS).index(name) + seed + 1.0  # of the jumps, and of the change of h(W)
+        calm = [0.0, 0.0, 50.0, 50.1]
+        return run([0.0, 0.0, 50.0, 50.0 + size], validation_renewed=calm, change=[size] * 4, error=[-size] * 4)
+
+    runs = {name: {seed: varied(name, seed) for seed in range(3)} for name in VARIANTS}
+    renewed, spread, correlated, _ = over_all(runs).splitlines()
+    assert "smaller in 30 of 30 runs: 47.0 points become 0.1" in renewed
+    assert spread.endswith("mean over the variants: 1.0 points, with statistics renewed 0.0.")
+    assert "the jumps with what could cause them: change of h a step +1.00" in correlated
+    assert correlated.endswith("orthonormality error -1.00.")
+    assert over_all({"bn": runs["bn"]}) == ""  # too few
 
 
 def test_verdicts_follow_the_interval():
