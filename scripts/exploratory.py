@@ -156,11 +156,17 @@ def orthonormality(runs: Runs) -> str:
 
 
 def _ranked(points: dict[str, list[tuple[float, float]]]) -> str:
-    """Spearman's correlation; nothing where there are too few runs or they do not differ."""
     pairs = [pair for own in points.values() for pair in own]
-    if len(pairs) < 3:
+    return rank_correlation([error for error, _ in pairs], [score for _, score in pairs])
+
+
+def rank_correlation(first: Sequence[float], second: Sequence[float]) -> str:
+    """Spearman's correlation; nothing where there are too few values or they do not differ.
+
+    Example:
+        >>> rank_correlation([1, 2, 3], [10, 30, 20]), rank_correlation([1, 1, 1], [1, 2, 3])
+        ('+0.50', '-')
+    """
+    if len(first) < 3 or len({*first}) == 1 or len({*second}) == 1:
         return NOTHING
-    errors, scores = zip(*pairs, strict=True)
-    if len({*errors}) == 1 or len({*scores}) == 1:
-        return NOTHING
-    return f"{stats.spearmanr(errors, scores).statistic:+.2f}"
+    return f"{stats.spearmanr(first, second).statistic:+.2f}"

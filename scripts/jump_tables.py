@@ -12,7 +12,7 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any, NamedTuple
 
-from scipy import stats  # type: ignore[import-untyped]
+from scripts.exploratory import rank_correlation
 from scripts.measure_jumps import RECORDS, ROOT, VARIANTS
 
 from aon.lab.experiment.records import Record, SpectrumRow, load_all
@@ -153,7 +153,7 @@ def over_all(runs: dict[str, dict[int, dict[str, float]]]) -> str:
         f"{spreads[0]:.1f} points, with statistics renewed {spreads[1]:.1f}.",
     ]
     for key, words in (("jumps", "the jumps"), ("jumps_renewed", "the jumps with statistics renewed")):
-        ranked = [f"{name} {_ranked(column[cause], column[key])}" for cause, name in CAUSES.items()]
+        ranked = [f"{name} {rank_correlation(column[cause], column[key])}" for cause, name in CAUSES.items()]
         lines.append(f"- Rank correlation of {words} with what could cause them: {', '.join(ranked)}.")
     return "\n".join(lines)
 
@@ -161,10 +161,6 @@ def over_all(runs: dict[str, dict[int, dict[str, float]]]) -> str:
 def _spread_of_last(runs: dict[str, dict[int, dict[str, float]]], key: str) -> float:
     several = [by_seed.values() for by_seed in runs.values() if len(by_seed) > 1]
     return fmean(stdev(run[key] for run in own) for own in several)
-
-
-def _ranked(causes: list[float], effects: list[float]) -> str:
-    return f"{stats.spearmanr(causes, effects).statistic:+.2f}"
 
 
 def _differences(runs: dict[str, dict[int, dict[str, float]]]) -> dict[str, dict[str, Difference]]:
