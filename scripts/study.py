@@ -4,14 +4,14 @@
     python scripts/study.py collect [OUT]    copy the records of finished runs from OUT into results/study
     python scripts/study.py report           tables, figures and pages of these records and of results/quick
 
-`run` collects after every plan. `make study` does all of it, and the pages of the documentation. The runs take days on
-two cores and need CIFAR-10 and CIFAR-100 (`aon data fetch`).
+`run` does exploratory plans seed by seed and collects after every step. `make study` does all of it, and the pages of
+the documentation. The runs take days on two cores and need CIFAR-10 and CIFAR-100 (`aon data fetch`).
 """
 
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from statistics import fmean
 from typing import NamedTuple
@@ -20,6 +20,7 @@ from aon.lab.errors import LabError
 from aon.lab.experiment import records
 from aon.lab.experiment.plans import plan_comparison
 from aon.lab.report import output
+from aon.lab.system.files import write_text
 
 ROOT = Path(__file__).resolve().parents[1]
 PLANS = ROOT / "results" / "study"
@@ -42,22 +43,25 @@ class Step(NamedTuple):
 
 
 MAPS = Step("cifar10-maps", "cifar10")
-STEPS = (
+CORE = (
     Step("cifar10-main", "cifar10"),
     Step("cifar10-others", "cifar10"),
     Step("cifar100-main", "cifar100"),
     MAPS,
     Step("cifar10-polar", "cifar10"),
     Step("cifar10-main", "cifar10", best="bn"),
-    Step("cifar10-rates", "cifar10-rates"),
+)
+EXPLORATORY = (
     Step("cifar10-linear", "cifar10-linear"),
     Step("cifar10-linear", "cifar10-linear", best="bn"),
     Step("cifar10-decay", "cifar10-decay"),
-    Step("cifar10-resnet20", "cifar10-resnet20"),
-    Step("cifar10-resnet20", "cifar10-resnet20", best="bn"),
     Step("cifar10-vit", "cifar10-vit"),
     Step("cifar10-vit", "cifar10-vit", best="ln"),
+    Step("cifar10-rates", "cifar10-rates"),
+    Step("cifar10-resnet20", "cifar10-resnet20"),
+    Step("cifar10-resnet20", "cifar10-resnet20", best="bn"),
 )
+STEPS = (*CORE, *EXPLORATORY)
 # Comparisons that make one report, beside the report that each has of its own.
 TOGETHER = {
     "both": ("cifar10", "cifar100"),
@@ -87,17 +91,47 @@ def run(out: Path) -> None:
     Args:
         out: Where the runs go.
     """
-    for step in STEPS:
-        subprocess.run(command(step, out), check=True, cwd=ROOT)
+    for step, seed in order():
+        subprocess.run(command(step, out, seed), check=True, cwd=ROOT)
         collect(out)
 
 
-def command(step: Step, out: Path) -> list[str]:
-    """The call of `aon compare` that does a step."""
-    words = ["compare", "--config", str(PLANS / f"{step.plan}.toml"), "--out", str(out / step.folder)]
+def order() -> Iterator[tuple[Step, int | None]]:
+    """Every step with the seed to run, None for all: the core first, then one seed of every exploratory step at a time.
+
+    So each exploratory question has an answer from one seed before any has two.
+    """
+    yield from ((step, None) for step in CORE)
+    seeds = {step: plan_comparison({}, _file(step)).seeds for step in EXPLORATORY}
+    for seed in sorted({seed for own in seeds.values() for seed in own}):
+        yield from ((step, seed) for step in EXPLORATORY if seed in seeds[step])
+
+
+def command(step: Step, out: Path, seed: int | None = None) -> list[str]:
+    """The call of `aon compare` that does a step.
+
+    Args:
+        step: What is run.
+        out: Where the runs go.
+        seed: The seed to run, by a copy of the plan beside the runs; all seeds of the plan if not given.
+    """
+    file = _file(step) if seed is None else _with_seed(step, seed, out)
+    words = ["compare", "--config", str(file), "--out", str(out / step.folder)]
     if step.best:
         words += ["--methods", best_map(out / MAPS.folder).replace("bn+", f"{step.best}+", 1)]
     return [sys.executable, "-m", "aon.lab", *words, "--workers", str(WORKERS)]
+
+
+def _file(step: Step) -> Path:
+    return PLANS / f"{step.plan}.toml"
+
+
+def _with_seed(step: Step, seed: int, out: Path) -> Path:
+    lines = _file(step).read_text(encoding="utf-8").splitlines()
+    copy = out / f"{step.plan}-{seed}.toml"
+    copy.parent.mkdir(parents=True, exist_ok=True)
+    write_text(copy, "\n".join(f"seeds = [{seed}]" if line.startswith("seeds =") else line for line in lines) + "\n")
+    return copy
 
 
 def best_map(folder: Path) -> str:
@@ -109,7 +143,7 @@ def best_map(folder: Path) -> str:
     Raises:
         LabError: if one of those is not done.
     """
-    plan = plan_comparison({}, PLANS / f"{MAPS.plan}.toml")
+    plan = plan_comparison({}, _file(MAPS))
     found: dict[str, list[float]] = {method: [] for method in plan.methods}
     for record in records.load_all(folder):
         if record.config.method in found and record.config.seed in plan.seeds and record.status == "done":
@@ -173,7 +207,7 @@ def planned(folder: Path) -> list[records.Comparison]:
     whole, found = records.load_comparison(folder), []
     for step in STEPS:
         if step.folder == folder.name and not step.best:
-            plan = plan_comparison({}, PLANS / f"{step.plan}.toml")
+            plan = plan_comparison({}, _file(step))
             words = ["aon", "compare", "--config", f"results/study/{step.plan}.toml", "--out", f"FOLDER/{step.folder}"]
             update = {
                 "name": TITLES[folder.name],

@@ -4,10 +4,14 @@ import html
 import json
 import subprocess
 import sys
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from scripts.claims import CLAIMS
 from scripts.study import (
+    CORE,
+    EXPLORATORY,
     MAPS,
     NOTE,
     PLANS,
@@ -15,10 +19,12 @@ from scripts.study import (
     STEPS,
     TITLES,
     TOGETHER,
+    Step,
     best_map,
     collect,
     command,
     main,
+    order,
     planned,
     report,
 )
@@ -40,6 +46,20 @@ def test_every_plan_is_run_once_and_is_in_the_text():
     planned = [step.plan for step in STEPS if not step.best]
     assert sorted(planned) == sorted(files)
     assert all(name in text for name in planned)
+
+
+def test_exploratory_plans_are_run_seed_by_seed_after_all_others():
+    steps = list(order())
+    assert [step for step, seed in steps if seed is None] == list(CORE)
+    assert steps[len(CORE) :] == [(step, seed) for seed in (100, 101, 102) for step in EXPLORATORY]
+
+
+def test_a_step_of_one_seed_is_its_plan_with_that_seed_alone(tmp_path):
+    step = next(step for step in EXPLORATORY if step.plan == "cifar10-rates")
+    words = command(step, tmp_path, seed=101)
+    ours, whole = plan_comparison({}, Path(words[words.index("--config") + 1])), plan(step.plan)
+    assert ours == replace(whole, seeds=(101,))
+    assert words[words.index("--out") + 1] == str(tmp_path / step.folder)
 
 
 def test_every_folder_of_results_has_the_command_that_makes_it():
@@ -87,7 +107,7 @@ def test_the_best_map_is_chosen_by_validation_and_only_when_all_have_run(tmp_pat
         means[run.config.method] = means.get(run.config.method, 0.0) + run.last.val_accuracy
     best = max(means, key=means.get)
     assert best_map(folder) == best
-    words = command(STEPS[-1], tmp_path)
+    words = command(Step("cifar10-vit", "cifar10-vit", best="ln"), tmp_path)
     assert words[words.index("--methods") + 1] == best.replace("bn+", "ln+")
     assert str(parse(best.replace("bn+", "ln+"))) == best.replace("bn+", "ln+")
     _, _ = maps(tmp_path / "few", range(100, 104))
