@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from scripts.claims import CLAIMS
 from scripts.study import (
+    AGAIN,
     CORE,
     EXPLORATORY,
     MAPS,
@@ -51,7 +52,9 @@ def test_every_plan_is_run_once_and_is_in_the_text():
 def test_exploratory_plans_are_run_seed_by_seed_after_all_others():
     steps = list(order())
     assert [step for step, seed in steps if seed is None] == list(CORE)
-    assert steps[len(CORE) :] == [(step, seed) for seed in (100, 101, 102) for step in EXPLORATORY]
+    rounds = [[step for step, seed in steps if seed == one] for one in (100, 101, 102)]
+    assert steps[len(CORE) :] == [(step, 100 + i) for i, own in enumerate(rounds) for step in own]
+    assert rounds == [list(EXPLORATORY)] * 2 + [[step for step in EXPLORATORY if step != AGAIN]]
 
 
 def test_a_step_of_one_seed_is_its_plan_with_that_seed_alone(tmp_path):
