@@ -35,11 +35,13 @@ unit: $(VENV)/.dev
 pages: $(VENV)/.dev  ## every generated part of README.md and docs/, from the records in results/
 	PYTHONPATH=. $(BIN)/python scripts/readme_results.py
 	PYTHONPATH=. $(BIN)/python scripts/draw_spectrum.py
+	PYTHONPATH=. $(BIN)/python scripts/draw_study.py
 	PYTHONPATH=. $(BIN)/python scripts/draw_arrows.py
 	PYTHONPATH=. $(BIN)/python scripts/measure_spectra.py write
 	PYTHONPATH=. $(BIN)/python scripts/expansion_training.py
 	PYTHONPATH=. $(BIN)/python scripts/measure_lag.py write
 	PYTHONPATH=. $(BIN)/python scripts/jump_tables.py
+	PYTHONPATH=. $(BIN)/python scripts/measure_renewed.py write
 	PYTHONPATH=. $(BIN)/python scripts/write_reliability.py
 	PYTHONPATH=. $(BIN)/python scripts/scale_tables.py
 	PYTHONPATH=. $(BIN)/python scripts/compatibility.py table

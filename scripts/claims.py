@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from aon.lab.experiment.records import Record
 from aon.lab.methods.grammar import parse
-from aon.lab.report.cells import NOTHING, p_equals, p_value
+from aon.lab.report.cells import NOTHING, gain_with_interval, p_equals, p_value
 from aon.lab.report.outcomes import BEST, LAST_FIVE, PRIMARY
 from aon.lab.report.statistics import SIGNIFICANT, Difference, difference, holm
 from aon.lab.report.verdict import FEW_SEEDS
@@ -38,6 +38,7 @@ class Claim(NamedTuple):
 
 SIZE = "16 convolutions at a quarter of the width, 10,000 images, 30 epochs"
 FIRST_SEED = 100
+LOST_COMMIT = "91c2b3e"  # not in this repository's history
 DATA = {"cifar10": "CIFAR-10", "cifar100": "CIFAR-100"}
 _C10, _C100 = "cifar10", "cifar100"
 _MAPS = ("bn+aon:centre=top", "bn+aon:expansion=minimax", "bn+aon:order=4:expansion=minimax", "bn+aon:centre=mean")
@@ -106,11 +107,43 @@ def table(runs: dict[str, list[Record]]) -> str:
         claim, found = test.claim, test.found
         names = [parse(method).label for method in (claim.better, claim.base)]
         seeds = f"{found.n if found else 0} of {claim.seeds}"
-        value, *p_values = _numbers(found, test.p)
-        others = [_value(_difference(claim, runs, of)) for of in (BEST.of, LAST_FIVE.of)]
-        cells = [claim.number, f"{claim.family}: {names[0]} above {names[1]}", _paper(claim), value, seeds, *p_values]
+        p_values = [p_value(test.p), p_value(found.flip_p if found else None)]
+        others = [gain_with_interval(_difference(claim, runs, of)) for of in (BEST.of, LAST_FIVE.of)]
+        what = f"{claim.family}: {names[0]} above {names[1]}"
+        cells = [claim.number, what, _paper(claim), _ours(claim, runs), seeds, *p_values]
         lines.append(f"| {' | '.join([*cells, test.verdict, *others])} |")
     return "\n".join(lines)
+
+
+def sensitivity(runs: dict[str, list[Record]], again: Sequence[Record]) -> str:
+    """The main family on CIFAR-10 without the seeds that have runs of the lost commit, and with those runs repeated.
+
+    Args:
+        runs: By the folder's name.
+        again: Runs of the same settings, made again.
+    """
+    first, repeated = runs.get(_C10, []), {_run(run): run for run in again}
+    lost = {_run(run) for run in first if (run.environment.commit or "").startswith(LOST_COMMIT)}
+    if not lost:
+        return "No run of the study is of an unknown commit."
+    seeds = sorted({seed for _, seed in lost})
+    left_out = [run for run in first if run.config.seed not in seeds]
+    replaced = [repeated.get(_run(run), run) if _run(run) in lost else run for run in first]
+    columns = {"all seeds": first, f"without seed{'s' * (len(seeds) > 1)} {' and '.join(map(str, seeds))}": left_out}
+    if lost <= repeated.keys():
+        columns[f"with the lost runs repeated ({len(lost)})"] = replaced
+    lines = [f"| | {' | '.join(columns)} |", "|:--|" + "--:|" * len(columns)]
+    found = [judge({_C10: own}) for own in columns.values()]
+    for tests in zip(*found, strict=True):
+        if (claim := tests[0].claim).family == CLAIMS[0].family:
+            cells = [f"{gain_with_interval(test.found)}, p {p_equals(test.p)}" for test in tests]
+            names = " above ".join(parse(method).label for method in (claim.better, claim.base))
+            lines.append(f"| {claim.number}: {names} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def _run(run: Record) -> tuple[str, int]:
+    return run.config.method, run.config.seed
 
 
 def conclusion(runs: dict[str, list[Record]]) -> str:
@@ -122,9 +155,9 @@ def conclusion(runs: dict[str, list[Record]]) -> str:
     lines = []
     for verdict in VERDICTS:
         if own := [_named(by_number[number]) for number, one in verdicts.items() if one == verdict]:
-            lines.append(f"- *{verdict.capitalize()}*: {', '.join(own)}.")
+            lines.append(f"- **{verdict.capitalize()}:** {'; '.join(own)}.")
     if waiting := [number for number, one in verdicts.items() if one is None]:
-        lines.append(f"- No verdict yet: {', '.join(waiting)}.")
+        lines.append(f"- **No verdict yet:** {', '.join(waiting)}.")
     return "\n".join(lines)
 
 
@@ -139,22 +172,38 @@ def _together(findings: Sequence[Finding]) -> str | None:
 
 
 def _named(findings: Sequence[Finding]) -> str:
-    """The number of a hypothesis and what it says; of several, those that hold, or how many there are."""
-    shown = [finding for finding in findings if len(findings) == 1 or finding.verdict == "holds"]
-    claims = [f"{parse(one.claim.better).label} above {parse(one.claim.base).label}" for one in shown]
-    what = " and ".join(claims) or f"one of {len(findings)} maps above {parse(findings[0].claim.base).label}"
-    return f"{findings[0].claim.number} ({what}, {DATA[findings[0].claim.folder]})"
+    """What a hypothesis says, its number and what was found; of several, those that hold, or the range of all."""
+    number, data, base = findings[0].claim.number, DATA[findings[0].claim.folder], parse(findings[0].claim.base).label
+    if shown := [finding for finding in findings if len(findings) == 1 or finding.verdict == "holds"]:
+        better = " and ".join(parse(one.claim.better).label for one in shown)
+        found = " and ".join(gain_with_interval(one.found) for one in shown)
+    else:
+        values = [one.found.value for one in findings if one.found]
+        better, found = f"one of {len(findings)} maps", f"{min(values):+.2f} to {max(values):+.2f}"
+    return f"{better} above {base} on {data} ({number}: {found})"
 
 
-def findings(runs: dict[str, list[Record]], *, short: bool = False) -> list[str]:
-    """A sentence for each claim of the paper that has run at all.
+def findings(runs: dict[str, list[Record]]) -> list[str]:
+    """A sentence for each claim of the paper that has run at all, and one for our own maps when they have a verdict.
 
     Args:
         runs: By the folder's name.
-        short: Leave out what the study is, where the text around says it.
     """
-    found = [one for one in judge(runs) if one.claim.paper and one.found]
-    return [_sentence(one, _place(one, short=short, first=one is found[0])) for one in found]
+    judged = judge(runs)
+    found = [one for one in judged if one.claim.paper and one.found]
+    maps = [one for one in judged if one.claim.paper is None]
+    together = _together(maps)
+    own = [_of_maps(maps)] if together else []
+    return [_sentence(one, _place(one, first=one is found[0])) for one in found] + own
+
+
+def _of_maps(maps: Sequence[Finding]) -> str:
+    """A sentence on the maps of our own against the paper's."""
+    base, values = parse(maps[0].claim.base).label, [one.found.value for one in maps if one.found]
+    holding = [parse(one.claim.better).label for one in maps if one.verdict == "holds"]
+    said = f"significant for {', '.join(holding)}" if holding else "not significant"
+    spread = f"{min(values):+.2f} to {max(values):+.2f} points"
+    return f"In the study (our own maps, {DATA[maps[0].claim.folder]}) differences to {base} were {spread}: {said}."
 
 
 def p_to_bn(runs: dict[str, list[Record]], folder: str) -> dict[str, float]:
@@ -163,12 +212,10 @@ def p_to_bn(runs: dict[str, list[Record]], folder: str) -> dict[str, float]:
     return {test.claim.better: test.p for test in chosen if test.p is not None}
 
 
-def _place(finding: Finding, *, short: bool, first: bool) -> str:
+def _place(finding: Finding, *, first: bool) -> str:
     """The data and the seeds; the sizes in the first sentence only."""
     data, n = DATA[finding.claim.folder], finding.found.n if finding.found else 0
     seeds = f"{n} of {finding.claim.seeds} seeds{'' if finding.complete else ' so far'}"
-    if short:
-        return f"On {data} ({seeds})"
     return f"In the study ({', '.join([data, *([SIZE] if first else []), seeds])})"
 
 
@@ -203,9 +250,8 @@ def described(found: Difference | None, digits: int = 3) -> str:
     """A difference with its interval, n and p, in one line."""
     if found is None:
         return "not run yet"
-    interval = f" [{found.low:+.{digits}f}, {found.high:+.{digits}f}]" if found.low is not None else ""
     p = f", p {p_equals(found.p)}" if found.p is not None else ""
-    return f"{found.value:+.{digits}f}{interval}, n = {found.n}{p}"
+    return f"{gain_with_interval(found, digits)}, n = {found.n}{p}"
 
 
 def _loss(run: Record) -> float | None:
@@ -213,19 +259,29 @@ def _loss(run: Record) -> float | None:
 
 
 def _difference(claim: Claim, runs: dict[str, list[Record]], of: Measure) -> Difference | None:
-    """The difference over the seeds of the plan, though more may have run since."""
-    planned = [run for run in runs.get(claim.folder, []) if run.config.seed < FIRST_SEED + claim.seeds]
-    return between(claim.better, claim.base, planned, of)
+    return between(claim.better, claim.base, _planned(claim, runs), of)
+
+
+def _planned(claim: Claim, runs: dict[str, list[Record]]) -> list[Record]:
+    """The runs of the seeds of the plan; more may have run since."""
+    return [run for run in runs.get(claim.folder, []) if run.config.seed < FIRST_SEED + claim.seeds]
 
 
 def between(better: str, base: str, runs: Iterable[Record], of: Measure = PRIMARY.of) -> Difference | None:
     """The difference of two methods over the seeds that both have."""
+    return difference(*_common(better, base, runs, of))
+
+
+def _common(better: str, base: str, runs: Iterable[Record], of: Measure) -> tuple[dict[int, float], dict[int, float]]:
+    """The scores of two methods by seed, of the seeds that both have."""
     scores: dict[str, dict[int, float]] = {better: {}, base: {}}
     for run in runs:
         value = of(run)
         if run.config.method in scores and value is not None:
             scores[run.config.method][run.config.seed] = value
-    return difference(scores[better], scores[base]) if scores[better].keys() & scores[base].keys() else None
+    both = scores[better].keys() & scores[base].keys()
+    ours, theirs = ({seed: scores[method][seed] for seed in sorted(both)} for method in (better, base))
+    return ours, theirs
 
 
 def _corrected(found: list[Difference | None]) -> list[float | None]:
@@ -251,12 +307,10 @@ def _paper(claim: Claim) -> str:
     return f"{better:.2f} - {base:.2f} = {better - base:+.2f}"
 
 
-def _numbers(found: Difference | None, corrected: float | None) -> list[str]:
-    if found is None:
-        return [NOTHING] * 3
-    interval = f" [{found.low:+.2f}, {found.high:+.2f}]" if found.low is not None and found.high is not None else ""
-    return [f"{found.value:+.2f}{interval}", p_value(corrected), p_value(found.flip_p)]
-
-
-def _value(found: Difference | None) -> str:
-    return f"{found.value:+.2f}" if found else NOTHING
+def _ours(claim: Claim, runs: dict[str, list[Record]]) -> str:
+    """The two means over the seeds of both methods, and their difference with its interval."""
+    better, base = _common(claim.better, claim.base, _planned(claim, runs), PRIMARY.of)
+    if not better:
+        return NOTHING
+    means = f"{fmean(better.values()):.2f} - {fmean(base.values()):.2f}"
+    return f"{means} = {gain_with_interval(difference(better, base))}"

@@ -15,8 +15,8 @@ from matplotlib.axes import Axes
 
 from aon.functional import approx_orthonormal
 from aon.lab.errors import LabError
-from aon.lab.experiment.records import SpectrumRow, load
-from aon.lab.report.style import COLOURS, GREY, new_figure, save, styled
+from aon.lab.experiment.records import Record, SpectrumRow, load
+from aon.lab.report.style import COLOURS, GREY, new_figure, plain, save, styled, wrapped
 
 ROOT = Path(__file__).resolve().parents[1]
 RAW, MAPPED = "raw weight W", "what the layer computes with, h(W)"
@@ -50,6 +50,12 @@ def draw_trained(axes: Axes, rows: tuple[SpectrumRow, ...], title: str) -> None:
     )
 
 
+def title(record: Record) -> str:
+    """Method and network of a run, and how long it was trained."""
+    what = wrapped(f"{plain(record.label)}, {plain(record.config.network)},", 3.5, 9.5)
+    return f"{what}\ntrained for {record.epochs[-1].epoch} epochs"
+
+
 def main(args: list[str]) -> int:
     """Write the figure; the status is 1 and a line says why if that cannot be done."""
     try:
@@ -59,10 +65,10 @@ def main(args: list[str]) -> int:
         if not rows:
             raise LabError(f"{run} has no spectra of its last epoch")
         with styled():
-            figure = new_figure(8.2, 2.9)
+            figure = new_figure(8.2, 3.05)
             left, right = figure.subplots(1, 2, sharey=True)
             draw_start(left)
-            draw_trained(right, rows, f"Trained for {record.epochs[-1].epoch} epochs")
+            draw_trained(right, rows, title(record))
         save(figure, Path(args[1]) if len(args) > 1 else ROOT / "docs" / "figures", "spectrum", ("png", "svg"))
     except (LabError, ValueError) as error:
         sys.stderr.write(f"draw_spectrum: {error}\n")

@@ -13,13 +13,15 @@ from scripts.claims import between
 from aon.lab.experiment.config import RunConfig
 from aon.lab.experiment.records import Record
 from aon.lab.methods.grammar import parse
-from aon.lab.report.cells import NOTHING
+from aon.lab.report.cells import NOTHING, gain_with_interval
 from aon.lab.report.outcomes import PRIMARY
 from aon.lab.report.spectra_figures import last_spectra
+from aon.lab.report.statistics import difference
 
 Runs = list[Record]
 NOT_RUN = "None of these runs has finished yet."
 OWN_MAPS = ("aon", "polar")
+_SCHEDULES = {"steps": "halved twice", "linear": "falling linearly to zero", "cosine": "falling to zero as a cosine"}
 _SHOWN = ("network", "optimiser", "learning_rate", "schedule", "warm_up", "weight_decay")
 
 
@@ -43,13 +45,20 @@ def settings(main: Runs, others: Iterable[Runs]) -> list[Setting]:
         others: Groups of runs of other settings.
     """
     groups = [main, *others]
-    return [Setting(_label(runs[0].config, main[0].config), runs, _base(runs)) for runs in groups if runs]
+    return [Setting(label(runs[0].config, main[0].config), runs, _base(runs)) for runs in groups if runs]
 
 
-def _label(config: RunConfig, main: RunConfig) -> str:
+def label(config: RunConfig, main: RunConfig) -> str:
+    """What distinguishes a run's settings from those of the study's main runs."""
     changed = [name for name in _SHOWN if getattr(config, name) != getattr(main, name)]
-    words = [f"{name.replace('_', ' ')} {getattr(config, name)}" for name in changed]
+    words = [_SCHEDULES[config.schedule] if name == "schedule" else _named(name, config) for name in changed]
     return ", ".join(words) or f"the main runs: learning rate {main.learning_rate}, halved twice"
+
+
+def _named(name: str, config: RunConfig) -> str:
+    """A setting and its value; networks and optimisers speak for themselves."""
+    value = getattr(config, name)
+    return str(value) if name in ("network", "optimiser") else f"{name.replace('_', ' ')} {value}"
 
 
 def _base(runs: Runs) -> str:
@@ -57,7 +66,7 @@ def _base(runs: Runs) -> str:
 
 
 def settings_table(found: Sequence[Setting], best: str | None) -> str:
-    """A line for each setting: mean accuracy of the methods, and differences to BN (or LN) over the seeds of both.
+    """A line for each setting: mean accuracy of the methods, with differences to BN (or LN) over the seeds of both.
 
     Args:
         found: The settings.
@@ -67,12 +76,11 @@ def settings_table(found: Sequence[Setting], best: str | None) -> str:
         return NOT_RUN
     methods = ("orth", "aon", *([best] if best else []))
     names = ["BN (LN)", *(f"+{parse(method).label}" for method in methods)]
-    differences = [f"{name} less BN (LN)" for name in names[1:]]
-    lines = [f"| {' | '.join(['', 'seeds', *names, *differences])} |", "|:--|" + "--:|" * (2 * len(names))]
+    lines = [f"| {' | '.join(['', 'seeds', *names])} |", "|:--|" + "--:|" * (len(names) + 1)]
     for one in found:
-        own = [one.base, *(one.method(method) for method in methods)]
-        cells = [one.label, _seeds(one.runs, own), *(_mean(one.runs, method) for method in own)]
-        lines.append(f"| {' | '.join([*cells, *(_less(one.runs, method, one.base) for method in own[1:])])} |")
+        own = [one.method(method) for method in methods]
+        cells = [one.label, _seeds(one.runs, [one.base, *own]), _mean(one.runs, one.base)]
+        lines.append(f"| {' | '.join([*cells, *(_mean_and_less(one.runs, method, one.base) for method in own)])} |")
     return "\n".join(lines)
 
 
@@ -92,12 +100,10 @@ def _mean(runs: Runs, method: str) -> str:
     return f"{fmean(scores.values()):.2f}" if scores else NOTHING
 
 
-def _less(runs: Runs, method: str, base: str) -> str:
+def _mean_and_less(runs: Runs, method: str, base: str) -> str:
+    """The mean, and the difference to the base over the seeds of both."""
     found = between(method, base, runs)
-    if found is None:
-        return NOTHING
-    interval = f" [{found.low:+.2f}, {found.high:+.2f}]" if found.low is not None else ""
-    return f"{found.value:+.2f}{interval}"
+    return _mean(runs, method) + (f" ({gain_with_interval(found)})" if found else "")
 
 
 def tuned(found: Sequence[Setting], methods: Sequence[str] = ("bn", "bn+orth", "bn+aon")) -> str:
@@ -117,9 +123,8 @@ def tuned(found: Sequence[Setting], methods: Sequence[str] = ("bn", "bn+orth", "
         best = max(same, key=lambda one: _validation(one.runs, method, seeds))
         chosen[method] = {seed: score for seed, score in _scores(best.runs, method).items() if seed in seeds}
         words.append(f"{parse(method).label} {fmean(chosen[method].values()):.2f} ({best.label})")
-    base, *others = chosen.values()
-    gains = [fmean(own[seed] - base[seed] for seed in seeds) for own in others]
-    less = [f"{parse(method).label} {gain:+.2f}" for method, gain in zip(methods[1:], gains, strict=True)]
+    gains = {method: difference(chosen[method], chosen[methods[0]]) for method in methods[1:]}
+    less = [f"{parse(method).label} {gain_with_interval(gain)}" for method, gain in gains.items()]
     over = f"{len(seeds)} seed{'s' * (len(seeds) > 1)}"
     return (
         f"Each method at its own best of these {len(same)} settings on the VGG, by validation accuracy of the last "
@@ -151,13 +156,59 @@ def orthonormality(runs: Runs) -> str:
         error, score = (fmean(column) for column in zip(*own, strict=True))
         lines.append(f"| {parse(method).label} | {len(own)} | {error:.2f} | {score:.2f} |")
     maps = {method: own for method, own in points.items() if method.partition("+")[2].split(":")[0] in OWN_MAPS}
-    words = [f"{_ranked(some)} ({name})" for name, some in (("all runs", points), ("AON of any kind, Polar", maps))]
+    flattening = {method: own for method, own in maps.items() if ":order=0" not in method}
+    groups = {"all runs": points, "AON of any kind, Polar": maps, "those without order 0": flattening}
+    words = [f"{_ranked(some)} ({name})" for name, some in groups.items()]
     return "\n".join(lines) + f"\n\nRank correlation of error and accuracy, run by run: {', '.join(words)}."
 
 
 def _ranked(points: dict[str, list[tuple[float, float]]]) -> str:
     pairs = [pair for own in points.values() for pair in own]
     return rank_correlation([error for error, _ in pairs], [score for _, score in pairs])
+
+
+def fit(runs: Runs, base: str = "bn") -> str:
+    """How well each method fits its training images, best first, beside its test accuracy.
+
+    The last column compares validation accuracy where the training loss is the same: around the epoch in which a
+    method reaches the last training loss of the base, against the last epochs of the base, paired by seed.
+
+    Args:
+        runs: Finished runs of one setting.
+        base: The method that the others are compared with.
+    """
+    by_method: dict[str, dict[int, Record]] = {}
+    for run in runs:
+        by_method.setdefault(run.config.method, {})[run.config.seed] = run
+    lines = [
+        "| method | runs | training loss | training accuracy | test accuracy | validation at equal loss, less BN |",
+        "|:--|--:|--:|--:|--:|--:|",
+    ]
+    if not by_method:
+        return NOT_RUN
+    ends = {method: [run.epochs[-1] for run in own.values()] for method, own in by_method.items()}
+    for method in sorted(ends, key=lambda method: fmean(row.train_loss for row in ends[method])):
+        rows = ends[method]
+        means = [f"{fmean(row.train_loss for row in rows):.2f}", f"{fmean(row.train_accuracy for row in rows):.1f}"]
+        equal = NOTHING if method == base else _at_equal_loss(by_method[method], by_method.get(base, {}))
+        lines.append(f"| {parse(method).label} | {len(rows)} | {' | '.join([*means, _mean(runs, method), equal])} |")
+    pairs = [(run.epochs[-1].train_loss, score) for run in runs if (score := PRIMARY.of(run)) is not None]
+    ranked = rank_correlation([loss for loss, _ in pairs], [score for _, score in pairs])
+    return (
+        "\n".join(lines)
+        + f"\n\nRank correlation of training loss and test accuracy over the {len(pairs)} runs: {ranked}."
+    )
+
+
+def _at_equal_loss(own: dict[int, Record], base: dict[int, Record]) -> str:
+    ours, theirs = {}, {}
+    for seed in own.keys() & base.keys():
+        goal = base[seed].epochs[-1].train_loss
+        reached = next((row.epoch for row in own[seed].epochs if row.train_loss <= goal), None)
+        if reached is not None:
+            ours[seed] = fmean(row.val_accuracy for row in own[seed].epochs if abs(row.epoch - reached) <= 1)
+            theirs[seed] = fmean(row.val_accuracy for row in base[seed].epochs[-3:])
+    return gain_with_interval(difference(ours, theirs)) if ours else NOTHING
 
 
 def rank_correlation(first: Sequence[float], second: Sequence[float]) -> str:

@@ -6,8 +6,8 @@ Records come from scripts/measure_jumps.py (results/jumps), the study (results/s
 """
 
 import json
-from collections.abc import Iterator
-from itertools import pairwise
+import math
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any, NamedTuple
@@ -15,13 +15,16 @@ from typing import Any, NamedTuple
 from scripts.exploratory import rank_correlation
 from scripts.measure_jumps import RECORDS, ROOT, VARIANTS
 
+from aon.lab.experiment.config import RunConfig, make
 from aon.lab.experiment.records import Record, SpectrumRow, load_all
+from aon.lab.report.cells import gain_with_interval
 from aon.lab.report.statistics import Difference, difference
 from aon.lab.system.files import write_text
 
 PAGE = ROOT / "docs" / "reproducing.md"
 BEGIN, END = "<!-- jumps: begin (made by scripts/jump_tables.py) -->", "<!-- jumps: end -->"
-STUDY, QUICK = ROOT / "results" / "study" / "cifar10", ROOT / "results" / "quick"
+STUDY, STUDY_100 = ROOT / "results" / "study" / "cifar10", ROOT / "results" / "study" / "cifar100"
+QUICK = ROOT / "results" / "quick"
 ENOUGH_SEEDS, ENOUGH_RUNS = 3, 20
 CAUSES = {
     "change": "change of h a step",
@@ -29,11 +32,8 @@ CAUSES = {
     "outside": "share outside",
     "error": "orthonormality error",
 }
-NO_DIFFERENCE, HIGHER, LOWER = (
-    "no difference shown",
-    "last validation accuracy higher",
-    "last validation accuracy lower",
-)
+SMALLER, LARGER, NO_DIFFERENCE = "smaller jumps", "larger jumps", "no difference shown"
+HIGHER, LOWER = "last validation accuracy higher", "last validation accuracy lower"
 COMPARED = ("jumps", "validation", "validation_renewed", "change")
 Rows = list[dict[str, float]]
 
@@ -55,7 +55,10 @@ PAIRS = (
     Pair("minimax in place of AON", "minimax", "paper"),
     Pair("minimax: size of W held", "held", "minimax"),
     Pair("minimax in place of AON, both with the learning rate falling to zero", "minimax-linear", "linear"),
+    Pair("minimax in place of AON at half the learning rate", "minimax", "half"),
     Pair("penalty in place of AON", "orth", "paper"),
+    Pair("minimax in place of BN", "minimax", "bn"),
+    Pair("penalty in place of BN", "orth", "bn"),
 )
 
 
@@ -64,19 +67,34 @@ def late(values: list[float]) -> list[float]:
     return values[len(values) // 2 :]
 
 
-def jumps(values: list[float]) -> float:
-    """Mean size of the jumps of a curve from one epoch to the next, over its second half."""
-    return fmean(abs(b - a) for a, b in pairwise(late(values)))
+def jumps(values: Sequence[float], drops: Collection[int] = ()) -> float:
+    """Mean size of the changes of a curve from one epoch to the next, over its second half.
+
+    Args:
+        values: One for each epoch.
+        drops: Epochs, counted from 0, that are left out because the learning rate drops in them: accuracy rises there
+            for good, which is no jump.
+    """
+    late_epochs = range(len(values) // 2 + 1, len(values))
+    return fmean(abs(values[epoch] - values[epoch - 1]) for epoch in late_epochs if epoch not in drops)
 
 
-def summary(rows: Rows) -> dict[str, float]:
+def drops(config: RunConfig) -> set[int]:
+    """The epochs, counted from 0, in which a schedule of steps lowers the learning rate."""
+    if config.schedule != "steps":
+        return set()
+    return {math.floor(round(fraction * config.epochs, 9)) for fraction in config.milestones}
+
+
+def summary(rows: Rows, config: RunConfig) -> dict[str, float]:
     """The numbers of one run that the tables show."""
+    left_out = drops(config)
     column = {key: [row[key] for row in rows] for key in rows[0]}
     return {
         "validation": column["validation"][-1],
         "validation_renewed": column["validation_renewed"][-1],
-        "jumps": jumps(column["validation"]),
-        "jumps_renewed": jumps(column["validation_renewed"]),
+        "jumps": jumps(column["validation"], left_out),
+        "jumps_renewed": jumps(column["validation_renewed"], left_out),
         "train_loss": column["train_loss"][-1],
         "change": fmean(late(column["change"])),
         "norm_W": column["norm_W"][-1],
@@ -90,8 +108,8 @@ def summary(rows: Rows) -> dict[str, float]:
 def variants_table(runs: dict[str, dict[int, dict[str, float]]]) -> str:
     """A line for each variant: means over its seeds."""
     lines = [
-        "| | seeds | last validation | statistics renewed | jumps | statistics renewed | training loss "
-        "| change of h a step | norm of W | largest norm of h | outside | smallest median of h | error |",
+        "| | seeds | last validation | last, statistics renewed | jumps | jumps, statistics renewed | training loss "
+        "| change of h a step | norm of W | largest norm of h | outside | smallest median of h | mean error |",
         "|:--|" + "--:|" * 12,
     ]
     for name, by_seed in runs.items():
@@ -113,27 +131,25 @@ def _cells(runs: list[dict[str, float]]) -> Iterator[str]:
 def pairs_table(runs: dict[str, dict[int, dict[str, float]]]) -> str:
     """A line for each change of one thing: differences paired by seed, with 95 % intervals where there are several."""
     lines = [
-        "| what is changed | seeds | jumps | last validation | statistics renewed | change of h a step | |",
+        "| what is changed | seeds | jumps | last validation | last, statistics renewed | change of h a step | |",
         "|:--|--:|--:|--:|--:|--:|:--|",
     ]
     for change, found in _differences(runs).items():
-        cells = [_shown(found.get(key), 4 if key == "change" else 1) for key in COMPARED]
+        cells = [gain_with_interval(found.get(key), 4 if key == "change" else 1) for key in COMPARED]
         jumped = found["jumps"]
         lines.append(f"| {' | '.join([change, str(jumped.n), *cells, verdict(jumped)])} |")
     return "\n".join(lines)
 
 
 def answers(runs: dict[str, dict[int, dict[str, float]]]) -> str:
-    """What makes jumps smaller, larger, or no different; and what raises or lowers the last validation accuracy."""
-    said: dict[str, list[str]] = {
-        words: [] for words in ("smaller jumps", "larger jumps", NO_DIFFERENCE, HIGHER, LOWER)
-    }
+    """What makes jumps smaller or larger, and what raises or lowers the last validation accuracy."""
+    said: dict[str, list[str]] = {words: [] for words in (SMALLER, LARGER, HIGHER, LOWER)}
     for change, found in _differences(runs).items():
         jumped, scored = found["jumps"], found.get("validation")
         if (words := verdict(jumped)) in said:
-            said[words].append(f"{change} ({_shown(jumped, 1)})")
+            said[words].append(f"{change} ({gain_with_interval(jumped, 1)})")
         if scored and (words := verdict(scored, LOWER, HIGHER)) in (LOWER, HIGHER):
-            said[words].append(f"{change} ({_shown(scored, 1)})")
+            said[words].append(f"{change} ({gain_with_interval(scored, 1)})")
     return "\n".join(f"- *{words.capitalize()}*: {'; '.join(changes)}." for words, changes in said.items() if changes)
 
 
@@ -147,15 +163,24 @@ def over_all(runs: dict[str, dict[int, dict[str, float]]]) -> str:
     means = [fmean(column[key]) for key in ("jumps", "jumps_renewed")]
     spreads = [_spread_of_last(runs, key) for key in ("validation", "validation_renewed")]
     lines = [
-        f"- With statistics renewed the jumps are smaller in {less} of {len(every)} runs: "
-        f"{means[0]:.1f} points become {means[1]:.1f} in the mean.",
+        f"- With statistics renewed the jumps are smaller in {less} of {len(every)} runs: {means[0]:.1f} points become "
+        f"{means[1]:.1f} in the mean, a change of {gain_with_interval(_pooled(runs), 1)} (by seed, over the variants).",
         "- The standard deviation of the last validation accuracy over the seeds, mean over the variants: "
         f"{spreads[0]:.1f} points, with statistics renewed {spreads[1]:.1f}.",
     ]
     for key, words in (("jumps", "the jumps"), ("jumps_renewed", "the jumps with statistics renewed")):
         ranked = [f"{name} {rank_correlation(column[cause], column[key])}" for cause, name in CAUSES.items()]
-        lines.append(f"- Rank correlation of {words} with what could cause them: {', '.join(ranked)}.")
+        lines.append(f"- Rank correlation of {words} with: {', '.join(ranked)}.")
     return "\n".join(lines)
+
+
+def _pooled(runs: dict[str, dict[int, dict[str, float]]]) -> Difference | None:
+    """What renewed statistics do to the jumps: mean over the variants, paired by seed."""
+    seeds = set.intersection(*({*own} for own in runs.values()))
+    renewed, plain = (
+        {seed: fmean(own[seed][key] for own in runs.values()) for seed in seeds} for key in ("jumps_renewed", "jumps")
+    )
+    return difference(renewed, plain)
 
 
 def _spread_of_last(runs: dict[str, dict[int, dict[str, float]]], key: str) -> float:
@@ -184,14 +209,7 @@ def _difference(ours: dict[int, Any], base: dict[int, Any], key: str) -> Differe
     return difference({seed: run[key] for seed, run in ours.items()}, {seed: run[key] for seed, run in base.items()})
 
 
-def _shown(found: Difference | None, digits: int) -> str:
-    if found is None:
-        return "-"
-    interval = "" if found.low is None else f" [{found.low:+.{digits}f}, {found.high:+.{digits}f}]"
-    return f"{found.value:+.{digits}f}{interval}"
-
-
-def verdict(found: Difference, less: str = "smaller jumps", more: str = "larger jumps") -> str:
+def verdict(found: Difference, less: str = SMALLER, more: str = LARGER) -> str:
     """What may be said of a difference, by its interval; nothing with fewer than three seeds."""
     if found.n < ENOUGH_SEEDS or found.low is None or found.high is None:
         return "too few seeds"
@@ -203,17 +221,21 @@ def verdict(found: Difference, less: str = "smaller jumps", more: str = "larger 
 def records_table(runs: list[Record]) -> str:
     """The same of runs of the laboratory, as far as their records tell: a line for each method."""
     lines = [
-        "| | seeds | jumps | jumps less BN's | training loss | norm of W | outside | smallest median of h | error |",
-        "|:--|" + "--:|" * 8,
+        "| | seeds | jumps | less BN's | less AON's | training loss | norm of W | outside | smallest median of h "
+        "| mean error |",
+        "|:--|" + "--:|" * 9,
     ]
     by_method: dict[str, dict[int, dict[str, float]]] = {}
     for run in runs:
         if run.status == "done" and any(epoch.spectra for epoch in run.epochs):
             by_method.setdefault(run.label, {})[run.config.seed] = _of_record(run)
     for label, own in by_method.items():
-        found = _difference(own, by_method.get("BN", {}), "jumps") if label != "BN" else None
+        less = [
+            gain_with_interval(_difference(own, by_method.get(base, {}), "jumps") if label != base else None, 1)
+            for base in ("BN", "BN+AON(q=2)")
+        ]
         cells = [f"{fmean(run[key] for run in own.values()):{form}}" for key, form in _FORMS.items()]
-        lines.append("| " + " | ".join([label, str(len(own)), cells[0], _shown(found, 1), *cells[1:]]) + " |")
+        lines.append(f"| {' | '.join([label, str(len(own)), cells[0], *less, *cells[1:]])} |")
     return "\n".join(lines)
 
 
@@ -223,7 +245,7 @@ _FORMS = {"jumps": ".1f", "train_loss": ".2f", "norm_W": ".2f", "outside": ".0%"
 def _of_record(run: Record) -> dict[str, float]:
     layers: tuple[SpectrumRow, ...] = next(epoch.spectra for epoch in reversed(run.epochs) if epoch.spectra)
     return {
-        "jumps": jumps([epoch.val_accuracy for epoch in run.epochs]),
+        "jumps": jumps([epoch.val_accuracy for epoch in run.epochs], drops(run.config)),
         "train_loss": run.epochs[-1].train_loss,
         "norm_W": fmean(layer.weight_max for layer in layers),
         "outside": fmean(layer.outside or 0.0 for layer in layers),
@@ -238,7 +260,8 @@ def load(folder: Path = RECORDS) -> dict[str, dict[int, dict[str, float]]]:
     for name in VARIANTS:
         for path in sorted(folder.glob(f"{name}-s*.json")):
             record = json.loads(path.read_text(encoding="utf-8"))
-            found.setdefault(name, {})[record["settings"]["seed"]] = summary(record["epochs"])
+            config = make(record["settings"])
+            found.setdefault(name, {})[config.seed] = summary(record["epochs"], config)
     return found
 
 
@@ -250,6 +273,8 @@ def page(text: str) -> str:
     parts = [
         "The study's runs on CIFAR-10 (learning rate 0.1, halved twice):",
         records_table(load_all(STUDY)),
+        "The study's runs on CIFAR-100:",
+        records_table(load_all(STUDY_100)),
         "The runs of `quick` (learning rate falling from 0.05 to zero):",
         records_table(load_all(QUICK)),
     ]

@@ -6,6 +6,7 @@ Needs CIFAR-10 (AON_DATA) and takes about a minute and a half a run on a quiet c
 """
 
 import json
+from itertools import islice
 from pathlib import Path
 from statistics import fmean
 from typing import Any, NamedTuple
@@ -15,12 +16,12 @@ from torch import Tensor, nn
 from torch.optim.lr_scheduler import LambdaLR
 
 import aon
-from aon.lab.data import Dataset, eval_batches, train_batches
+from aon.lab.data import Dataset, Part, eval_batches, train_batches
 from aon.lab.experiment.config import RunConfig
 from aon.lab.system.files import write_text
 from aon.lab.training import machine, preparation
 from aon.lab.training.allocator import keep_memory
-from aon.lab.training.loop import Parts, Totals, eval_steps, train_steps
+from aon.lab.training.loop import Batches, Parts, Totals, eval_steps, train_steps
 
 ROOT = Path(__file__).resolve().parents[1]
 RECORDS = ROOT / "results" / "jumps"
@@ -76,18 +77,19 @@ def measure_run(config: RunConfig, data: Dataset, held: bool = False) -> list[di
                 now = _weights(parts.model)
                 changes += [float((a - b).norm() / b.norm()) for a, b in zip(now, before, strict=False)]
                 before = now
-        loss, accuracy, _ = totals.means()
-        row = {"train_loss": loss, "train_accuracy": accuracy, "change": fmean(changes)}
+        loss, percent, _ = totals.means()
+        row = {"train_loss": loss, "train_accuracy": percent, "change": fmean(changes)}
         rows.append(row | _after_epoch(parts, data, config.batch_size))
     return rows
 
 
 def _after_epoch(parts: Parts, data: Dataset, batch_size: int) -> dict[str, float]:
     """Validation as it is and with the statistics of batch normalisation taken anew, and what the spectra say."""
-    as_it_is = _validate(parts, data, batch_size)
+    as_it_is = accuracy(parts, data, batch_size)
     kept = {key: value.clone() for key, value in parts.model.state_dict().items()}
-    _renew_statistics(parts, data, batch_size)
-    renewed = _validate(parts, data, batch_size)
+    batches = train_batches(data, batch_size, seed=0, epoch=0, augment=False)
+    renew_statistics(parts, islice(batches, len(data.x_train) // batch_size // 2))
+    renewed = accuracy(parts, data, batch_size)
     parts.model.load_state_dict(kept)
     rows = list(aon.spectra(parts.model, plain=True))[:-1]  # without the classifier
     return {
@@ -125,24 +127,24 @@ def _weight(layer: nn.Conv2d) -> Tensor:
     return aon.normalised_weight(layer) if hasattr(layer, "map") else layer.weight
 
 
-def _validate(parts: Parts, data: Dataset, batch_size: int) -> float:
+def accuracy(parts: Parts, data: Dataset, batch_size: int, part: Part = "validation") -> float:
+    """Percentage of the images that the model classifies correctly."""
     totals = Totals.zero(torch.device("cpu"))
-    for _ in eval_steps(parts, eval_batches(data, batch_size, "validation"), totals):
+    for _ in eval_steps(parts, eval_batches(data, batch_size, part), totals):
         pass
     return totals.means()[1]
 
 
 @torch.no_grad()
-def _renew_statistics(parts: Parts, data: Dataset, batch_size: int) -> None:
-    """Running averages of batch normalisation for the weights as they are: means over half of the training images."""
+def renew_statistics(parts: Parts, batches: Batches) -> None:
+    """Running averages of batch normalisation for the weights as they are: means over the batches."""
     norms = [layer for layer in parts.model.modules() if isinstance(layer, nn.BatchNorm2d)]
     parts.model.eval()
     for norm in norms:
         norm.reset_running_stats()
         norm.train()
         norm.momentum = None
-    batches = train_batches(data, batch_size, seed=0, epoch=0, augment=False)
-    for _, (x, _) in zip(range(len(data.x_train) // batch_size // 2), batches, strict=False):
+    for x, _ in batches:
         parts.model(x.contiguous(memory_format=parts.memory_format))
     for norm in norms:
         norm.momentum = 0.1

@@ -14,14 +14,15 @@ from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from pathlib import Path
 
-from scripts.study import MAPS, best_map
+from scripts.study import AGAIN, EXPLORATORY, MAPS, PLANS, best_map
 
 from aon.lab.bench.record import load as load_bench
 from aon.lab.errors import LabError
 from aon.lab.experiment.config import RunConfig
+from aon.lab.experiment.plans import plan_comparison
 from aon.lab.experiment.records import COMPARISON, Record, load_all, load_comparison
 from aon.lab.methods.grammar import parse
-from aon.lab.report.cells import NOTHING, p_value
+from aon.lab.report.cells import NOTHING, gain_with_interval, p_value
 from aon.lab.report.statistics import Difference, difference, holm, summarise
 from aon.lab.report.study import FINDINGS
 from aon.lab.report.verdict import FEW_SEEDS
@@ -35,8 +36,10 @@ Scores = dict[int, float]
 
 
 def comparisons(results: Path) -> list[Path]:
-    """Every folder that holds a comparison with at least one finished run."""
-    folders = sorted(path.parent for path in results.rglob(COMPARISON))
+    """Every folder that holds a comparison with at least one finished run, those of the study first."""
+    folders = sorted(
+        (path.parent for path in results.rglob(COMPARISON)), key=lambda folder: (not _in_study(folder), folder)
+    )
     return [folder for folder in folders if any(run.status == "done" for run in _loaded(folder))]
 
 
@@ -91,9 +94,8 @@ def _table(folder: Path, runs: list[Record]) -> str:
     for method, gain, p in zip(methods, gains, corrected, strict=True):
         label = next(run.label for run in runs if run.config.method == method)
         cells = [label, str(len(last[method])), _mean(last[method]), _mean(_scores(runs, method, "best"))]
-        lines.append(f"| {' | '.join([*cells, _gain(gain), p_value(p)])} |")
-    fewest = min(len(scores) for scores in last.values())
-    return "\n\n".join([_caption(folder, runs[0]), "\n".join(lines), _reading(folder, runs[0], fewest)])
+        lines.append(f"| {' | '.join([*cells, gain_with_interval(gain), p_value(p)])} |")
+    return "\n\n".join([_caption(folder, runs[0]), "\n".join(lines)])
 
 
 def _corrected(folder: Path, methods: Sequence[str], gains: Sequence[Difference | None]) -> list[float | None]:
@@ -121,13 +123,6 @@ def _mean(scores: Scores) -> str:
     return f"{found.mean:.2f}" + (f" ± {found.spread:.2f}" if found.spread is not None else "")
 
 
-def _gain(gain: Difference | None) -> str:
-    if gain is None:
-        return NOTHING
-    interval = f" [{gain.low:+.2f}, {gain.high:+.2f}]" if gain.low is not None and gain.high is not None else ""
-    return f"{gain.value:+.2f}{interval}"
-
-
 def _caption(folder: Path, run: Record) -> str:
     config, images = run.config, run.images
     width = "full width" if config.width == 1 else f"width {Fraction(config.width).limit_denominator(64)}"
@@ -148,22 +143,18 @@ def _others(config: RunConfig) -> list[str]:
     return words if config.augment else [*words, "no crops or flips"]
 
 
-def _reading(folder: Path, run: Record, seeds: int) -> str:
-    chosen = (
-        "chosen on validation images"
-        if run.images.validation
-        else "chosen on the test images, as in the paper: it flatters every method"
+def reading(folders: Sequence[Path]) -> str:
+    """How to read the tables of comparisons, which all choose the best epoch in the same way; said once for them."""
+    runs = [run for folder in folders for own in by_setting(folder) for run in own]
+    on_test = "the test images, as in the paper, which flatters every method"
+    (validated,) = {run.images.validation > 0 for run in runs}
+    beyond = "" if all(map(_in_study, folders)) else " (outside the study: over the table)"
+    return (
+        "Test accuracy in percent, mean ± standard deviation over seeds; the best epoch is chosen on "
+        f"{'validation images' if validated else on_test}. Differences are paired over the seeds that both methods "
+        "have, with 95 % intervals. p: two-sided t-test, corrected within its family of hypotheses in "
+        f"`results/study/PLAN.md`{beyond}. Fewer than {FEW_SEEDS} seeds are a demonstration, not evidence."
     )
-    parts = [f"Test accuracy in percent, mean ± standard deviation over seeds; the best epoch is {chosen}."]
-    family = (
-        "within its family of hypotheses in `results/study/PLAN.md`"
-        if _in_study(folder)
-        else "for the comparisons of the table"
-    )
-    parts.append(f"Brackets: 95 % interval; p: two-sided t-test paired by seed, corrected {family}.")
-    if seeds < FEW_SEEDS:
-        parts.append(f"Differences over fewer than {FEW_SEEDS} seeds are a demonstration, not evidence.")
-    return " ".join(parts)
 
 
 def study_runs(folder: Path) -> dict[str, list[Record]]:
@@ -172,15 +163,16 @@ def study_runs(folder: Path) -> dict[str, list[Record]]:
 
 
 def study(folder: Path) -> str:
-    """The claims of the study's plan, the best of our maps, and the training loss of AON less BN's."""
+    """The claims of the study's plan, how far they rest on lost sources, our best map, and the training loss of AON."""
     runs = study_runs(folder)
+    again = "The main family on CIFAR-10 and the runs of the lost commit:\n\n" + claims.sensitivity(
+        runs, finished(folder / AGAIN.folder)
+    )
     compared = {"quick": finished(folder.parent / "quick")}
     compared |= {f"the study on {claims.DATA[name]}": found for name, found in runs.items()}
     losses = "\n".join(f"- {name}: {claims.convergence(found)}" for name, found in compared.items())
     note = f"Training loss of BN+AON(q=2), mean over the seeds:\n\n{losses}"
-    return "\n\n".join(
-        [claims.table(runs), claims.conclusion(runs), _best_map(folder / "cifar10"), note, provenance(runs)]
-    )
+    return "\n\n".join([claims.table(runs), provenance(runs), again, _best_map(folder / MAPS.folder), note])
 
 
 def provenance(runs: dict[str, list[Record]]) -> str:
@@ -200,11 +192,17 @@ def _counted(counts: Counter[str]) -> str:
 def answers(folder: Path) -> str:
     """The exploratory questions of the study's plan: other settings and networks."""
     main = finished(folder / MAPS.folder)
-    groups = [by_setting(other) for other in sorted(folder.glob(f"{MAPS.folder}-*/")) if other in comparisons(folder)]
-    found = exploratory.settings(main, [runs for own in groups for runs in own]) if main else []
+    folders = dict.fromkeys(step.folder for step in EXPLORATORY if step != AGAIN)
+    others = [runs for name in folders for runs in by_setting(folder / name)]
+    found = exploratory.settings(main, others) if main else []
     best = _chosen(folder / MAPS.folder)
     table = exploratory.settings_table(found, best.partition("+")[2] if best else None)
     return f"{table}\n\n{exploratory.tuned(found)}" if len(found) > 1 else table
+
+
+def fits(runs: dict[str, list[Record]]) -> str:
+    """How well each method fits its training images, for each data set."""
+    return "\n\n".join(f"{claims.DATA[name]}:\n\n{exploratory.fit(own)}" for name, own in runs.items())
 
 
 def _chosen(folder: Path) -> str | None:
@@ -221,9 +219,15 @@ def _best_map(folder: Path) -> str:
     best = _chosen(folder)
     if best is None:
         return f"{what} is not known before all have run."
-    found = claims.described(claims.between(best, "bn+aon", finished(folder)), digits=2)
-    chance = f"It was chosen on the seeds of `{MAPS.plan}`, which are among these and favour it."
-    return f"{what} is {parse(best).label}; less BN+AON(q=2): {found}. {chance}"
+    runs, seeds = finished(folder), plan_comparison({}, PLANS / f"{MAPS.plan}.toml").seeds
+    found, fresh = (
+        claims.described(claims.between(best, "bn+aon", own), digits=2)
+        for own in (runs, [run for run in runs if run.config.seed not in seeds])
+    )
+    return (
+        f"{what} is {parse(best).label}; less BN+AON(q=2): {found}. It was chosen on seeds that are among these and "
+        f"favour it; on the others: {fresh}."
+    )
 
 
 def cost(bench: Path) -> str:
@@ -275,14 +279,17 @@ def documents(root: Path = ROOT) -> dict[Path, str]:
     runs = study_runs(results / "study")
     best = _chosen(results / "study" / MAPS.folder)
     shown = (*PAPER_METHODS, *([best] if best else []))
-    tables = [table(folder, shown) for folder in main_comparisons(results)]
-    sentences = claims.findings(runs, short=True) + ([_best_map(results / "study" / MAPS.folder)] if best else [])
-    short = "\n\n".join(tables + _listed(sentences))
+    shown_in = main_comparisons(results)
+    tables = [table(folder, shown) for folder in shown_in]
+    short = "\n\n".join([*tables, reading(shown_in), claims.conclusion(runs)])
     text = between(readme.read_text(encoding="utf-8"), "results", short)
     text = between(text, "cost", cost(results / "bench"))
     text = between(text, "versions", versions(root / "pyproject.toml"))
-    whole = "\n\n".join(table(folder) for folder in comparisons(results))
+    every = comparisons(results)
+    whole = "\n\n".join([reading(every), *map(table, every)])
     page = between(reproducing.read_text(encoding="utf-8"), "results", whole)
+    page = between(page, "summary", claims.conclusion(runs))
+    page = between(page, "fit", fits(runs))
     page = between(page, "settings", answers(results / "study"))
     page = between(page, "orthonormality", exploratory.orthonormality(runs[MAPS.folder]))
     return {
@@ -290,10 +297,6 @@ def documents(root: Path = ROOT) -> dict[Path, str]:
         reproducing: between(page, "claims", study(results / "study")),
         root / FINDINGS.relative_to(ROOT): json.dumps({"findings": claims.findings(runs)}, indent=1) + "\n",
     }
-
-
-def _listed(sentences: list[str]) -> list[str]:
-    return ["\n".join(f"- {sentence}" for sentence in sentences)] if sentences else []
 
 
 def main(args: list[str]) -> int:

@@ -54,9 +54,9 @@ CORE = (
 AGAIN = Step("cifar10-again", "cifar10-again")
 EXPLORATORY = (
     AGAIN,
-    Step("cifar10-rates", "cifar10-rates"),
     Step("cifar10-linear", "cifar10-linear"),
     Step("cifar10-linear", "cifar10-linear", best="bn"),
+    Step("cifar10-rates", "cifar10-rates"),
     Step("cifar10-decay", "cifar10-decay"),
     Step("cifar10-resnet20", "cifar10-resnet20"),
     Step("cifar10-resnet20", "cifar10-resnet20", best="bn"),

@@ -310,6 +310,14 @@ def test_num_channels_is_halved_until_it_divides(features: int, channels: int, g
     assert (layer.num_groups, layer.num_channels) == (groups, features // groups)
 
 
+@pytest.mark.parametrize(
+    ("features", "channels", "groups"), [(64, 512, 1), (48, 16, 3), (24, 16, 2), (6, 4, 2), (12, 5, 3), (7, 4, 7)]
+)
+def test_num_channels_of_dbn_is_lowered_to_the_largest_divisor(features: int, channels: int, groups: int) -> None:
+    layer = DecorrelatedBatchNorm(features, num_channels=channels)
+    assert (layer.num_groups, layer.num_channels) == (groups, features // groups)
+
+
 def test_channels_last_gives_the_same() -> None:
     x = batch((6, 8, 4, 4), dtype=torch.float32)
     last = x.contiguous(memory_format=torch.channels_last)
@@ -344,8 +352,9 @@ def test_without_affine() -> None:
     ],
 )
 def test_bad_arguments_are_named(options: dict, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        IterNorm(**{"num_features": 8, **options})
+    for layer in (IterNorm,) if "n_iterations" in options else LAYERS.values():
+        with pytest.raises(ValueError, match=message):
+            layer(**{"num_features": 8, **options})
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
 """Tables and sentences on the exploratory questions of the study."""
 
-from scripts.exploratory import NOT_RUN, orthonormality, settings, settings_table, tuned
+from scripts.exploratory import NOT_RUN, fit, orthonormality, settings, settings_table, tuned
 from tests.lab import factory
 
 METHODS = ("bn", "bn+orth", "bn+aon")
@@ -14,12 +14,14 @@ def test_each_setting_is_named_by_what_differs_from_the_main_runs():
     main = factory.comparison(epochs=3)
     others = [
         factory.comparison(epochs=3, learning_rate=0.05),
+        factory.comparison(epochs=3, schedule="linear", weight_decay=0.0005),
         factory.comparison(("ln", "ln+orth", "ln+aon"), epochs=3, network="vit", optimiser="adamw"),
     ]
     assert [line[0] for line in lines(settings(main, others))] == [
         "the main runs: learning rate 0.1, halved twice",
         "learning rate 0.05",
-        "network vit, optimiser adamw",
+        "falling linearly to zero, weight decay 0.0005",
+        "vit, adamw",
     ]
 
 
@@ -30,8 +32,9 @@ def test_a_line_has_means_and_paired_differences_to_the_normaliser():
     assert line[1] == "2"
     assert line[2] == f"{(last['ln', 0] + last['ln', 1]) / 2:.2f}"
     assert line[3] == "-"  # the penalty was not run here
-    gain = (last["ln+aon", 0] - last["ln", 0] + last["ln+aon", 1] - last["ln", 1]) / 2
-    assert line[6].startswith(f"{gain:+.2f} [")
+    mean = (last["ln+aon", 0] + last["ln+aon", 1]) / 2
+    gain = mean - (last["ln", 0] + last["ln", 1]) / 2
+    assert line[4].startswith(f"{mean:.2f} ({gain:+.2f} [")
 
 
 def test_the_best_map_has_a_column_and_one_seed_no_interval():
@@ -39,7 +42,7 @@ def test_the_best_map_has_a_column_and_one_seed_no_interval():
     runs = factory.comparison(("bn", f"bn+{best}"), seeds=(0,), epochs=3)
     line = lines(settings(factory.comparison(epochs=3), [runs]), best)[1]
     assert line[5] != "-"
-    assert "[" not in line[8]
+    assert "[" not in line[5]
 
 
 def test_seeds_that_differ_between_methods_are_a_range():
@@ -77,6 +80,34 @@ def test_each_method_is_taken_at_its_best_setting_by_validation_over_the_seeds_t
 def test_nothing_is_chosen_before_every_setting_has_run():
     main = factory.comparison(epochs=2)
     assert "not known" in tuned(settings(main, [factory.comparison(("bn",), epochs=2, learning_rate=0.05)]))
+
+
+def with_curve(method, seed, losses, validations, test):
+    run = factory.record(method, seed, epochs=len(losses), validation_size=100)
+    rows = [
+        row.model_copy(update={"train_loss": loss, "val_accuracy": validation, "test_accuracy": test})
+        for row, loss, validation in zip(run.epochs, losses, validations, strict=True)
+    ]
+    return run.but(epochs=tuple(rows))
+
+
+def test_methods_are_listed_by_their_training_loss_and_compared_where_it_is_equal():
+    base = [with_curve("bn", seed, [3, 2, 1.5, 1], [10, 30, 40, 50], 50 + seed) for seed in (0, 1)]
+    ours = [with_curve("bn+aon", seed, [2, 1, 0.7, 0.5], [30, 48 + seed, 60, 70], 70 + seed) for seed in (0, 1)]
+    text = fit([*base, *ours])
+    first, second = text.splitlines()[2:4]
+    assert first.startswith("| BN+AON(q=2) | 2 | 0.50 | ")
+    # 46 and 46.33 around the second epoch, where the loss is the last one of BN, whose last three epochs have 40
+    assert first.endswith(" | 70.50 | +6.17 [+4.05, +8.28] |")
+    assert second.startswith("| BN | 2 | 1.00 | ")
+    assert second.endswith(" | 50.50 | - |")
+    assert text.endswith("over the 4 runs: -0.89.")
+
+
+def test_a_method_that_never_reaches_the_loss_is_not_compared():
+    runs = [with_curve("bn", 0, [2, 1], [30, 40], 40), with_curve("bn+orth", 0, [3, 2], [20, 30], 30)]
+    assert fit(runs).splitlines()[3].endswith(" | 30.00 | - |")
+    assert fit([]) == NOT_RUN
 
 
 def with_error(method, seed, error, accuracy):

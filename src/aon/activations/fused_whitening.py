@@ -29,7 +29,7 @@ import torch
 from torch import Tensor
 from torch.autograd import Function
 
-from aon.activations.processes import group_of
+from aon.activations.processes import check_not_empty, group_of
 from aon.activations.roots import Saved, eigen_pullback, eigen_root, newton_pullback, newton_root
 from aon.kernels.first_order import once_only
 from aon.kernels.gram import in_full_precision
@@ -112,6 +112,7 @@ def _statistics(x: Tensor, num_groups: int, eps: float, group: Any) -> tuple[Ten
     C, others = x.shape[1], [i for i in range(x.dim()) if i != 1]
     total = torch.cat([x.sum(others), x.new_full((1,), x.numel() / C)])
     total = _sum_over(group, total)
+    check_not_empty(x, total[-1])
     mean, count = total[:-1] / total[-1], total[-1]
     X = _centred(x, mean, num_groups)
     S = _sum_over(group, X @ X.mT) / count

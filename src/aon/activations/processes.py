@@ -35,6 +35,23 @@ def sum_over(group: Any, tensor: Tensor) -> Tensor:
     return cast(Tensor, _SumOver.apply(tensor, group))
 
 
+def check_not_empty(x: Tensor, count: Tensor) -> None:
+    """Refuse a training batch that is empty in every process: statistics of nothing would make the averages NaN.
+
+    A process with values need not look, which would be a wait for its device: then the count is not zero.
+
+    Args:
+        x: This process's batch.
+        count: Number of values per channel in all processes together.
+
+    Raises:
+        ValueError: If it is zero; all processes raise it, and before anything is changed.
+    """
+    if x.numel() == 0 and count == 0:
+        shape = tuple(x.shape)
+        raise ValueError(f"expected more than 1 value per channel when training, got {shape}, and none in any process")
+
+
 class _SumOver(Function):
     @staticmethod
     def forward(ctx: Any, tensor: Tensor, group: Any) -> Tensor:

@@ -8,7 +8,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from aon.activations.processes import group_of, sum_over
+from aon.activations.processes import check_not_empty, group_of, sum_over
 from aon.kernels.checks import check_count, check_that
 
 
@@ -42,7 +42,7 @@ class BatchRenorm(nn.Module):
 
     Raises:
         ValueError: An argument is out of range, an input has another number of channels, or a training batch has
-            fewer than two values per channel and shares its statistics with no other process.
+            fewer than two values per channel and shares its statistics with no other process, or none in any.
 
     Reference: Ioffe, Batch Renormalization, NeurIPS 2017, algorithm 1 and section 4.
 
@@ -131,6 +131,7 @@ class BatchRenorm(nn.Module):
         weight, bias = self._scale_and_shift(x)
         others, shape = [i for i in range(x.dim()) if i != 1], (-1, *[1] * (x.dim() - 2))
         total = sum_over(group, torch.cat([x.sum(others), x.new_full((1,), x.numel() / self.num_features)]))
+        check_not_empty(x, total[-1])
         mean = total[:-1] / total[-1]
         centred = x - mean.view(shape)
         variance = sum_over(group, centred.square().sum(others)) / total[-1]

@@ -49,7 +49,8 @@ class _Whitening(nn.Module):
     ) -> None:
         super().__init__()
         self.num_features = num_features
-        self.num_groups = _groups(num_features, num_groups, num_channels)
+        check_count("num_features", num_features)
+        self.num_groups = self._groups(num_groups, num_channels)
         self.num_channels = num_features // self.num_groups
         check_that(eps > 0, "eps", eps, "a number above 0")
         check_that(0 <= momentum <= 1, "momentum", momentum, "a number from 0 to 1")
@@ -60,6 +61,20 @@ class _Whitening(nn.Module):
         self.register_buffer("running_mean", torch.zeros(num_features))
         eye = torch.eye(self.num_channels)
         self.register_buffer("running_whitening", eye.repeat(self.num_groups, 1, 1))
+
+    def _groups(self, num_groups: int, num_channels: int | None) -> int:
+        """Number of groups from either of the two ways to say it."""
+        if num_channels is None:
+            if num_groups < 1 or self.num_features % num_groups:
+                raise ValueError(f"num_groups={num_groups!r}: expected a divisor of num_features={self.num_features}")
+            return num_groups
+        if num_groups != 1 or num_channels < 1:
+            raise ValueError(f"num_channels={num_channels!r}: expected from 1 on, and without num_groups")
+        return self.num_features // self._divisor(num_channels)
+
+    def _divisor(self, num_channels: int) -> int:
+        """A divisor of the number of channels that is not above `num_channels`."""
+        raise NotImplementedError
 
     def forward(self, x: Tensor) -> Tensor:
         """Whiten x of shape (N, C, ...): by the batch in training mode, else by the running averages."""
@@ -136,7 +151,8 @@ class IterNorm(_Whitening):
         process_group: The processes for `sync`; None means all. A layer that holds a group cannot be pickled.
 
     Raises:
-        ValueError: An argument is out of range, or an input has another number of channels.
+        ValueError: An argument is out of range, an input has another number of channels, or a training batch has too
+            few values: fewer than two per channel, or with `sync` none in any process.
 
     Reference: Huang et al., Iterative Normalization, CVPR 2019, algorithm 1.
 
@@ -150,6 +166,11 @@ class IterNorm(_Whitening):
         super().__init__(num_features, **options)
         check_count("n_iterations", n_iterations)
         self.n_iterations = n_iterations
+
+    def _divisor(self, num_channels: int) -> int:
+        while self.num_features % num_channels:  # as in the authors' code
+            num_channels //= 2
+        return num_channels
 
     def _whiten(self, x: Tensor, weight: Tensor, bias: Tensor) -> Whitened:
         return newton_whiten(
@@ -175,7 +196,8 @@ class DecorrelatedBatchNorm(_Whitening):
     meaning from batch to batch. The gradient is finite for equal eigenvalues as well.
 
     Training, evaluation and the arguments are those of `IterNorm`, without `n_iterations`. Groups of about 16
-    channels are usual: to whiten hundreds of channels takes more samples than a batch has.
+    channels are usual: to whiten hundreds of channels takes more samples than a batch has. A `num_channels` that does
+    not divide `num_features` is lowered to the largest divisor below it, not halved.
 
     Reference: Huang et al., Decorrelated Batch Normalization, CVPR 2018.
 
@@ -188,20 +210,10 @@ class DecorrelatedBatchNorm(_Whitening):
     def __init__(self, num_features: int, **options: Unpack[Options]) -> None:
         super().__init__(num_features, **options)
 
+    def _divisor(self, num_channels: int) -> int:
+        sizes = range(min(num_channels, self.num_features), 0, -1)
+        return next(size for size in sizes if self.num_features % size == 0)
+
     def _whiten(self, x: Tensor, weight: Tensor, bias: Tensor) -> Whitened:
         groups, shared = self.num_groups, self._shared()
         return eigen_whiten(x, weight, bias, num_groups=groups, eps=self.eps, sync=shared)
-
-
-def _groups(num_features: int, num_groups: int, num_channels: int | None) -> int:
-    """Number of groups from either of the two ways to say it."""
-    check_count("num_features", num_features)
-    if num_channels is None:
-        if num_groups < 1 or num_features % num_groups:
-            raise ValueError(f"num_groups={num_groups!r}: expected a divisor of num_features={num_features}")
-        return num_groups
-    if num_groups != 1 or num_channels < 1:
-        raise ValueError(f"num_channels={num_channels!r}: expected from 1 on, and without num_groups")
-    while num_features % num_channels:
-        num_channels //= 2
-    return num_features // num_channels

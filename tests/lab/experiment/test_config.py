@@ -119,6 +119,12 @@ def test_nesterov_needs_sgd():
         make({"optimiser": "adam", "nesterov": True})
 
 
+def test_the_help_says_that_adamw_needs_a_weight_decay():
+    fields = RunConfig.model_fields
+    assert "adamw (which is adam unless weight decay is given)" in fields["optimiser"].description
+    assert "0 unless given" in fields["weight_decay"].description
+
+
 def test_linear_and_cosine_schedules_go_to_zero():
     for schedule, half in (("linear", 0.5), ("cosine", 0.5)):
         config = make({"schedule": schedule, "epochs": 10, "learning_rate": 1.0})

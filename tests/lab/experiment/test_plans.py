@@ -4,6 +4,7 @@ import pytest
 
 from aon.lab.errors import LabError
 from aon.lab.experiment import records
+from aon.lab.experiment.config import make
 from aon.lab.experiment.plans import plan_comparison, plan_run
 from aon.lab.experiment.presets import PRESETS
 
@@ -121,6 +122,14 @@ def test_the_baseline_is_one_of_the_methods():
         plan_comparison({"base": "iternorm", "methods": "bn,bn+aon", "preset": "quick"})
 
 
+@pytest.mark.parametrize("preset", [None, "quick"])
+def test_a_method_of_the_preset_that_is_not_run_is_no_baseline(preset, tmp_path):
+    given = {"methods": "bn,bn+aon", "base": "bn+orth", "preset": preset}
+    for out in (None, tmp_path):
+        with pytest.raises(LabError, match=r"base = 'bn\+orth': should be one of the methods, bn, bn\+aon$"):
+            plan_comparison(given, out=out)
+
+
 def test_a_directory_stands_in_for_the_preset(tmp_path):
     base = plan_comparison({"preset": "table3-small"}).base
     old = records.Comparison(
@@ -138,4 +147,35 @@ def test_a_directory_stands_in_for_the_preset(tmp_path):
     assert (plan.base, plan.methods, plan.seeds, plan.name) == (base, ("bn",), (0, 1, 2, 3), "old")
     assert (plan.vary, plan.baseline) == ({"width": (0.25, 0.5)}, "bn")
     assert plan_comparison({"methods": "bn+aon"}, out=tmp_path).baseline == "bn"
+    assert plan_comparison({"methods": "bn+aon", "base": "bn"}, out=tmp_path).baseline == "bn"
+    assert plan_comparison({"methods": "bn+aon", "base": "bn", "preset": "quick"}, out=tmp_path).baseline == "bn"
     assert plan_comparison({"preset": "quick"}, out=tmp_path).base != base
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (
+            {"optimiser": "adam", "momentum": 0.3},
+            r"^momentum = 0\.3: has no effect with optimiser = adam; expected with",
+        ),
+        ({"schedule": "cosine", "decay": 0.1}, r"^decay = 0\.1: has no effect with schedule = cosine; expected with"),
+        ({"schedule": "linear", "milestones": "0.5"}, r"^milestones = .*: has no effect with schedule = linear"),
+    ],
+)
+def test_a_setting_that_no_run_would_use_is_refused(given, message):
+    for plan in (plan_run, plan_comparison):
+        with pytest.raises(LabError, match=message):
+            plan(given)
+
+
+def test_a_setting_is_refused_only_if_no_run_uses_it():
+    both = plan_comparison({"momentum": 0.5, "vary": ["optimiser=sgd,adam"]})
+    assert [setting.optimiser for setting in both.settings()] == ["sgd", "adam"]
+    with pytest.raises(LabError, match=r"^momentum = \(0\.5, 0\.9\): has no effect with optimiser = adam"):
+        plan_comparison({"optimiser": "adam", "vary": ["momentum=0.5,0.9"]})
+    assert plan_run({"optimiser": "adam", "momentum": 0.9}) == plan_run({"optimiser": "adam"})
+
+
+def test_records_of_runs_with_such_settings_can_still_be_read():
+    assert make({"optimiser": "adam", "momentum": 0.3}).momentum == 0.3

@@ -244,6 +244,54 @@ def test_a_gain_is_learnt_only_where_nothing_removes_it(name: str, gains: int) -
 
 
 @pytest.mark.parametrize(
+    ("name", "gain"),
+    [
+        ("bn+aon", True),
+        ("brn+polar", True),
+        ("in+wn", True),
+        ("iternorm+aon", True),
+        ("bn+aon:gain=on", True),
+        ("aon:gain=off", False),
+        ("iternorm+aon:gain=off", False),
+    ],
+)
+def test_an_included_classifier_has_a_gain_unless_the_name_says_otherwise(name: str, gain: bool) -> None:
+    model = prepared(name, include_classifier=True).model
+    assert isinstance(model.classifier, NormalisedLayer)
+    assert ("classifier.gain" in dict(model.named_parameters())) is gain
+    assert not any("classifier.gain" in key for key, _ in prepared(name).model.named_parameters())
+
+
+def test_the_gain_of_the_classifier_starts_at_one_and_is_learnt() -> None:
+    made = prepared("bn+aon", include_classifier=True)
+    others = [key for key, _ in made.model.named_parameters() if key.endswith("gain") and "classifier" not in key]
+    gain = made.model.get_parameter("classifier.gain")
+    assert others == []
+    assert torch.equal(gain, torch.ones(CLASSES))
+    steps(made, 3)
+    assert not torch.equal(gain, torch.ones(CLASSES))
+    x, _ = images()
+    before = made.model.eval()(x)
+    torch.testing.assert_close(aon.fold(made.model)(x), before, rtol=1e-4, atol=1e-5)
+
+
+def test_a_network_that_is_a_classifier_only_has_a_gain_too() -> None:
+    model = prepare(parse("bn+aon"), lambda _: nn.Sequential(nn.Flatten(), nn.Linear(4, 2)), include_classifier=True)
+    assert torch.equal(model.model.get_parameter("1.gain"), torch.ones(2))
+
+
+def test_options_without_effect_give_the_same_losses() -> None:
+    for one, other in (
+        ("aon:order=0", "aon:order=0:centre=mean"),
+        ("aon:order=0", "aon:order=0:prescale=on"),
+        ("aon:centre=top", "aon:centre=top:prescale=on"),
+        ("aon:scale=frobenius", "aon:scale=frobenius:iterations=3"),
+    ):
+        assert parse(one).effective == parse(other).effective
+        assert steps(prepared(one)) == steps(prepared(other))
+
+
+@pytest.mark.parametrize(
     ("name", "removed"),
     [
         ("bn", True),
@@ -286,9 +334,10 @@ def test_spectral_normalisation_is_aon_of_order_0() -> None:
     assert first_map("bn+sn").settings.order == 0
 
 
+@pytest.mark.parametrize("include_classifier", [False, True])
 @pytest.mark.parametrize("name", ["bn+aon", "bn+orth", "bn+cwn", "bn+svb", "gn+aon", "bn+polar"])
-def test_methods_start_from_the_same_weights(name: str) -> None:
-    plain, changed = prepared("bn").model, prepared(name).model
+def test_methods_start_from_the_same_weights(name: str, include_classifier: bool) -> None:
+    plain, changed = prepared("bn").model, prepared(name, include_classifier=include_classifier).model
     for key, parameter in plain.named_parameters():
         torch.testing.assert_close(changed.get_parameter(key), parameter, rtol=0, atol=0)
 

@@ -131,7 +131,7 @@ def test_no_two_methods_share_a_label(one: Method, other: Method) -> None:
     assert (one.label == other.label) == (one == other)
 
 
-@given(st.lists(methods(), min_size=1, max_size=4, unique=True))
+@given(st.lists(methods(), min_size=1, max_size=4, unique_by=lambda method: method.effective))
 def test_lists_round_trip(listed: list[Method]) -> None:
     assert parse_list(",".join(map(str, listed))) == tuple(listed)
 
@@ -206,6 +206,11 @@ def test_bad_names_are_refused_in_one_line(written: str, message: str) -> None:
         ("bn,bn", "'bn' is given twice"),
         ("bn+aon,aon:order=2+bn", r"'bn\+aon' is given twice"),
         ("bn+sn,bn+aon:order=0", r"'bn\+aon:order=0' is given twice"),
+        ("aon:order=0,aon:order=0:centre=mean", "'aon:order=0:centre=mean' computes the same as 'aon:order=0' in"),
+        ("aon:order=0:centre=top,aon:order=0", "'aon:order=0' computes the same as 'aon:order=0:centre=top' in"),
+        ("bn+sn,bn+aon:order=0:prescale=on", r"'bn\+aon:order=0:prescale=on' computes the same as 'bn\+aon:order=0'"),
+        ("aon:centre=mean,aon:centre=mean:prescale=on", "computes the same as 'aon:centre=mean'"),
+        ("aon:scale=none,aon:scale=none:iterations=3", "computes the same as 'aon:scale=none'"),
         ("bn,,bn+aon", "empty method name"),
         ("", "empty method name"),
     ],
@@ -213,6 +218,24 @@ def test_bad_names_are_refused_in_one_line(written: str, message: str) -> None:
 def test_bad_lists_are_refused(written: str, message: str) -> None:
     with pytest.raises(LabError, match=message):
         parse_list(written)
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        "aon,aon:centre=mean,aon:centre=top,aon:prescale=on,aon:iterations=3",
+        "aon:order=0,aon:order=0:iterations=3,aon:order=0:scale=frobenius",
+        "aon:order=0:scale=none,aon:order=0:scale=none:centre=mean,aon:order=0:scale=none:prescale=on",
+        "aon:scale=none:centre=top,aon:scale=none:centre=top:iterations=3",
+        "aon:scale=none:expansion=minimax,aon:scale=none:expansion=minimax:iterations=3",
+    ],
+)
+def test_methods_that_differ_go_into_one_list_under_their_own_names(written: str) -> None:
+    assert ",".join(map(str, parse_list(written))) == written
+
+
+def test_an_option_without_effect_stays_in_the_name() -> None:
+    assert str(parse("bn+aon:order=0:centre=mean")) == "bn+aon:order=0:centre=mean"
 
 
 def test_composing_by_hand_is_checked_too() -> None:

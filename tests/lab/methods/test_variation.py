@@ -11,6 +11,12 @@ def test_each_value_makes_a_method_and_equal_ones_make_one():
     assert vary_option(["bn+aon"], "prescale", [True, "off"]) == ("bn+aon:prescale=on", "bn+aon")
 
 
+def test_a_value_without_effect_makes_no_second_method():
+    assert vary_option(["aon:order=0"], "centre", ["one", "mean", "top"]) == ("aon:order=0",)
+    varied = vary_option(["bn+aon:order=0:scale=none"], "centre", ["one", "mean"])
+    assert varied == ("bn+aon:order=0:scale=none", "bn+aon:order=0:scale=none:centre=mean")
+
+
 def test_methods_without_the_option_stay():
     assert vary_option(["iternorm", "bn"], "groups", [1, 4]) == ("iternorm", "iternorm:groups=4", "bn")
 

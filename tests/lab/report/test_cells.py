@@ -1,5 +1,7 @@
 """Numbers as they are printed."""
 
+import json
+
 import pytest
 from tests.lab import factory
 
@@ -8,9 +10,11 @@ from aon.lab.report.cells import (
     PAPER_COLUMNS,
     accuracy_columns,
     interval,
+    number,
     p_value,
     probability,
 )
+from aon.lab.report.export import table_json
 from aon.lab.report.statistics import Difference
 from aon.lab.report.summary import summarise_runs
 
@@ -74,6 +78,22 @@ def test_the_papers_columns_appear_only_where_they_belong_to_a_run():
     whole = summarise_runs(factory.comparison(("bn", "bn+aon"), dataset="cifar10", width=1.0))
     assert accuracy_columns(whole)[-2:] == PAPER_COLUMNS
     assert [column.cell(whole.rows[1]) for column in PAPER_COLUMNS] == ["93.51 ± 0.05", "1.58"]
+
+
+@pytest.mark.parametrize(
+    ("base", "ratios"),
+    [
+        ("bn+aon:order=0", [1.0, 27.1 / 20.0, 32.5 / 20.0, None]),
+        ("bn+aon", [1.0, 20.0 / 27.1, 32.5 / 27.1, None]),
+        ("bn+aon:order=8", [None] * 4),
+    ],
+)
+def test_the_papers_times_are_divided_by_that_of_the_base_as_ours_are(base, ratios):
+    orders = ("bn+aon:order=0", "bn+aon", "bn+aon:order=4", "bn+aon:order=8")
+    results = summarise_runs(factory.comparison(orders, dataset="cifar10", width=1.0), base=base)
+    assert [row.published_ratio for row in results.rows] == pytest.approx(ratios)
+    assert [PAPER_COLUMNS[1].cell(row) for row in results.rows] == [number(ratio) for ratio in ratios]
+    assert [line["paper_ratio"] for line in json.loads(table_json(results))["rows"]] == pytest.approx(ratios)
 
 
 def test_highest_mean_is_marked_once_and_only_among_several_of_a_setting():

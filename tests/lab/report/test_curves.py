@@ -8,7 +8,7 @@ import pytest
 from tests.lab import factory
 
 from aon.lab.report import style
-from aon.lab.report.curves import best_curves, mean_curves, seed_curves
+from aon.lab.report.curves import MOST_TOGETHER, best_curves, mean_curves, seed_curves
 from aon.lab.report.summary import summarise_runs
 
 FIELDS = [(0, "-", "train_loss"), (0, "--", "val_loss"), (1, "-", "train_accuracy"), (1, "--", "val_accuracy")]
@@ -73,6 +73,39 @@ def test_every_seed_is_drawn_faint_with_the_mean(results):
         assert list(mean.get_ydata()) == pytest.approx(np.mean(values, axis=0))
 
 
+def test_twelve_methods_are_split_over_lines_of_panels_each_with_the_base():
+    methods = ["bn", *(f"bn+orth:beta={n}" for n in range(1, 12))]
+    results = summarise_runs(factory.comparison(methods, seeds=[0], epochs=3, spectra=False))
+    figure = mean_curves(results)
+    right = figure.axes[1::2]
+    named = [[text.get_text() for text in axes.get_legend().get_texts()] for axes in right]
+    assert [names[0] for names in named] == ["BN"] * 3
+    assert [name for names in named for name in names[1:]] == results.methods[1:]
+    looks = style.styles(results)
+    for axes, names in zip(right, named, strict=True):
+        assert len(names) <= MOST_TOGETHER
+        assert {line.get_color() for line in axes.get_lines()} == {looks[name].colour for name in names}
+    assert len({axes.get_ylim() for axes in right}) == 1
+    assert figure.legends == []
+
+
+def test_six_methods_share_their_panels():
+    methods = ["bn", *(f"bn+orth:beta={n}" for n in range(1, MOST_TOGETHER))]
+    figure = mean_curves(summarise_runs(factory.comparison(methods, seeds=[0], epochs=3, spectra=False)))
+    assert len(figure.axes) == 2
+    assert len(figure.legends[0].get_texts()) == MOST_TOGETHER
+
+
+@pytest.mark.parametrize("length", [20, 60])
+def test_the_legend_is_not_wider_than_the_figure(length, tmp_path):
+    runs = [factory.record("bn", label="M" * length + str(n), done=2, spectra=False) for n in range(5)]
+    figure = mean_curves(summarise_runs(runs))
+    style.save(figure, tmp_path, "x", ["png"])
+    box = figure.legends[0].get_window_extent()
+    assert box.x0 >= 0
+    assert box.x1 <= figure.bbox.x1
+
+
 def test_many_methods_leave_room_for_the_panels(tmp_path):
     methods = ["bn", *(f"bn+orth:beta={n}" for n in range(1, 23))]
     figure = mean_curves(summarise_runs(factory.comparison(methods, seeds=[0], epochs=3, spectra=False)))
@@ -93,3 +126,15 @@ def test_a_loss_that_explodes_neither_warns_nor_flattens_the_rest(tmp_path):
             warnings.simplefilter("error")
             style.save(figure, tmp_path, "x", ["png"])
         assert figure.axes[0].get_ylim()[1] < 20
+        assert figure.axes[0].get_ylim()[0] >= 0
+
+
+def with_first_loss(run, loss):
+    return run.but(epochs=(run.epochs[0].model_copy(update={"val_loss": loss}), *run.epochs[1:]))
+
+
+def test_no_band_leads_the_axis_of_the_loss_below_zero():
+    runs = [with_first_loss(run, loss) for run, loss in zip(factory.comparison(("bn",)), (1, 2, 8), strict=True)]
+    axes = mean_curves(summarise_runs(runs)).axes[0]
+    assert axes.collections[1].get_paths()[0].vertices[:, 1].min() < 0
+    assert axes.get_ylim()[0] >= 0

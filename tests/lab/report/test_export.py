@@ -46,8 +46,8 @@ def test_best_settings_are_in_the_json():
     runs = [run for rate in (0.1, 0.2) for run in factory.comparison(learning_rate=rate, validation_size=200)]
     results = summarise_runs(runs)
     found = json.loads(export.table_json(results))["best_settings"]
-    assert [(one["method"], one["setting"]) for one in found] == [
-        (one.row.method, one.row.setting) for one in results.choices
+    assert [(one["method"], one["setting"], one["trials"]) for one in found] == [
+        (one.row.method, one.row.setting, 2) for one in results.choices
     ]
 
 

@@ -10,6 +10,7 @@ from rich.console import Console
 from tests.lab import factory
 
 from aon.lab.report import markup
+from aon.lab.report.cells import DIFFERENCE_COLUMNS
 from aon.lab.report.summary import summarise_runs
 
 FORMS = (markup.text, markup.markdown, markup.latex)
@@ -58,6 +59,30 @@ def test_terminal_with_settings_fits_80_columns():
     shown = markup.text(summarise_runs(runs))
     assert max(map(len, shown.splitlines())) <= 80
     assert "Each method at its best setting by validation accuracy" in shown
+
+
+def test_the_terminal_explains_the_columns_that_it_shows(results):
+    tables, explained = markup.text(results).split("Test accuracy in percent")
+    head = tables.partition("Difference to BN")[2].partition("───")[0].split()
+    for column in DIFFERENCE_COLUMNS:
+        is_shown = all(word in head for word in column.title.split())
+        assert is_shown == (column.title not in markup.NOT_SHOWN)
+        assert is_shown or f" {column.title}: " not in explained
+    assert " n " not in explained
+    for form in (markup.markdown, markup.latex):
+        assert " n: those seeds" in form(results)
+        assert " P(ahead): " in form(results)
+
+
+def test_terminal_with_differences_without_a_common_seed_fits_80_columns():
+    seeds = {"bn": range(12), "bn+orth": range(12), "bn+aon": range(20, 32)}
+    settings = [{"learning_rate": rate, "validation_size": 200, "spectra": False} for rate in (0.1, 0.2)]
+    runs = [run for one in settings for name in seeds for run in factory.comparison([name], seeds[name], **one)]
+    shown = markup.text(summarise_runs(runs))
+    assert max(map(len, shown.splitlines())) <= 80
+    assert shown.count("12 of 12") == 2
+    assert shown.count("< 0.0001") == 10
+    assert len(re.findall(r" \(Welch\)\n", shown)) == 3
 
 
 def test_terminal_table_is_drawn_by_rich_with_the_best_in_bold(results):

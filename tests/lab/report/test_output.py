@@ -1,6 +1,7 @@
 """Directories in, files out: complete, reproducible, in every state of a comparison."""
 
 import json
+import math
 import re
 import time
 
@@ -10,6 +11,7 @@ from tests.lab import factory
 from aon.lab.errors import LabError
 from aon.lab.report import output
 from aon.lab.report.figures import FIGURES
+from aon.lab.report.page import html
 
 GENEROUS = 120  # seconds to read and summarise 2,000 runs; on two quiet cores it takes about 4
 
@@ -74,6 +76,42 @@ def test_several_directories_make_one_report(tmp_path):
     assert "on cifar10 and on cifar100" in paths.page.read_text()
     assert (tmp_path / "both" / "report" / "paper-figure-2.png").exists()
     assert not (folders[0] / "report").exists()
+
+
+def test_a_run_in_several_directories_counts_once(tmp_path):
+    """Also where a copy was made at another time on another machine, with other spectra, and a loss is NaN."""
+    runs = factory.comparison(("bn", "bn+aon"), seeds=[0, 1], epochs=2)
+    broken = runs[0].epochs[0].model_copy(update={"val_loss": math.nan})
+    runs = [runs[0].but(epochs=(broken, *runs[0].epochs[1:])), *runs[1:]]
+    copies = [run.but(environment=factory.environment(cpu="another"), epochs=_slower(run)) for run in runs]
+    copies = [run.but(config=run.config.but(threads=2, spectra_every=0)) for run in copies]
+    folder, copy = factory.write(tmp_path / "a", runs), factory.write(tmp_path / "b", copies)
+    for folders in ([folder, folder], [folder, copy], [folder, next((folder / "runs").iterdir())]):
+        results, _ = output.load_results(folders)
+        assert [row.count for row in results.rows] == ["2", "2"]
+        assert results.runs[1:] == runs[1:]  # the first does not equal itself
+
+
+def _slower(run):
+    return tuple(row.model_copy(update={"seconds": 99.0, "spectra": None}) for row in run.epochs)
+
+
+def test_a_comparison_in_several_directories_is_told_once(tmp_path):
+    runs = factory.comparison(("bn", "bn+aon"), seeds=[0, 1], epochs=2)
+    folder, other = (factory.write(tmp_path / name, runs, name=name, seeds=(0, 1, 2)) for name in ("a", "b"))
+    assert output.load_results([folder, folder])[1] == output.load_results([folder])[1]
+    assert "2 not begun" in html(*output.load_results([folder, other]))
+
+
+def test_different_records_of_one_run_are_refused(tmp_path):
+    run = factory.record("bn", epochs=2)
+    other = run.epochs[1].model_copy(update={"val_accuracy": 12.0})
+    first = factory.write(tmp_path / "a", [run])
+    for name, changed in {"b": run.but(epochs=(run.epochs[0], other)), "c": run.but(status="failed")}.items():
+        second = factory.write(tmp_path / name, [changed])
+        message = rf"^{first} \(bn-s0-\w+\) and {second} \(bn-s0-\w+\) hold different records of one run; leave"
+        with pytest.raises(LabError, match=message):
+            output.load_results([first, second])
 
 
 def test_one_damaged_record_is_named_and_skipped(tmp_path):

@@ -2,9 +2,11 @@
 
 import statistics
 
+import matplotlib as mpl
 import pytest
 from tests.lab import factory
 
+from aon.lab.report import style
 from aon.lab.report.spectra_figures import against_orthonormality, by_layer, orthonormality, over_time
 from aon.lab.report.summary import summarise_runs
 
@@ -34,6 +36,37 @@ def test_singular_values_over_time_have_a_line_for_each_layer(results):
         assert list(lines[2].get_ydata()) == expected
 
 
+def test_a_method_is_named_above_its_line_of_panels_and_the_values_above_each_panel(tmp_path):
+    long = summarise_runs(factory.comparison(("bn+aon:order=4:expansion=minimax:lower=0.1",), seeds=[0], epochs=2))
+    figure = over_time(long)
+    style.save(figure, tmp_path, "x", ["png"])
+    titles = [axes.get_title("left") for axes in figure.axes[:3]]
+    assert titles == [f"{long.rows[0].method}\nsmallest", "median", "largest"]
+
+
+def test_the_colour_bar_is_small(tmp_path):
+    runs = factory.comparison([f"bn+aon:order={n}" for n in range(8)], seeds=[0], epochs=2)
+    figure = over_time(summarise_runs(runs))
+    style.save(figure, tmp_path, "x", ["png"])
+    bar = figure.axes[-1].get_position()
+    width, height = figure.get_size_inches()
+    assert bar.height * height < 0.2
+    assert bar.width * width < width / 2
+
+
+def test_singular_values_that_are_nearly_one_look_like_one(tmp_path):
+    run = factory.record("bn+aon", epochs=2)
+    near = {"normalised_min": 1 - 3e-8, "normalised_median": 1.0, "normalised_max": 1 + 3e-8}
+    spectra = tuple(layer.model_copy(update=near) for layer in run.epochs[0].spectra)
+    epochs = tuple(epoch.model_copy(update={"spectra": spectra}) for epoch in run.epochs)
+    figure = over_time(summarise_runs([run.but(epochs=epochs)]))
+    style.save(figure, tmp_path, "x", ["png"])
+    axes = figure.axes[0]
+    assert axes.get_ylim() == pytest.approx((0.95, 1.05))
+    assert axes.yaxis.get_offset_text().get_text() == ""
+    assert "1.00" in [tick.get_text() for tick in axes.get_yticklabels()]
+
+
 def test_one_point_a_run_of_test_accuracy_against_the_median_error(results):
     expected = [
         (statistics.median(layer.error for layer in run.epochs[-1].spectra), run.last.test_accuracy)
@@ -56,3 +89,20 @@ def test_settings_have_shapes_of_their_own():
     axes = against_orthonormality(summarise_runs(runs)).axes[0]
     assert {line.get_marker() for line in axes.get_lines()} == {"o", "s"}
     assert [text.get_text() for text in axes.get_legend().get_texts()] == ["learning rate 0.1", "learning rate 0.2"]
+
+
+def test_each_data_set_has_a_panel_of_its_own():
+    sets = ("cifar10", "cifar100")
+    rates = [factory.comparison(("bn+aon",), seeds=[0], epochs=2, dataset="cifar10", learning_rate=0.2)]
+    runs = [factory.comparison(("bn+aon",), epochs=2, dataset=name) for name in sets]
+    results = summarise_runs([run for own in (*runs, *rates) for run in own])
+    first, second = against_orthonormality(results).axes
+    assert [axes.get_title("left") for axes in (first, second)] == list(sets)
+    assert [len(axes.get_lines()) for axes in (first, second)] == [4, 3]
+    assert [text.get_text() for text in first.get_legend().get_texts()] == ["learning rate 0.1", "learning rate 0.2"]
+    assert second.get_legend() is None
+
+
+def test_points_can_be_seen_through(results):
+    for line in against_orthonormality(results).axes[0].get_lines():
+        assert mpl.colors.to_rgba(line.get_markerfacecolor())[3] < 0.5

@@ -1,5 +1,7 @@
 """Distinguishable colours; complete and reproducible files."""
 
+import re
+
 import matplotlib as mpl
 import numpy as np
 import pytest
@@ -60,15 +62,59 @@ def test_our_look_leaves_the_users_settings_alone():
     assert dict(mpl.rcParams) == before
 
 
+def test_ticks_are_the_values_themselves_without_an_offset():
+    with style.styled():
+        figure = style.new_figure(3, 2)
+        axes = figure.subplots()
+        axes.plot([1, 2], [1, 1 + 1e-8])
+        figure.draw_without_rendering()
+    assert axes.yaxis.get_offset_text().get_text() == ""
+
+
 def test_an_unknown_format_is_refused_before_anything_is_written(tmp_path):
     with pytest.raises(LabError, match="figures can be png, svg, pdf, not 'gif'"):
         style.save(simple(), tmp_path, "a", ["png", "gif"])
     assert list(tmp_path.iterdir()) == []
 
 
-def test_long_names_are_cut():
-    assert style.plain("x" * 100) == "x" * 39 + "…"
+def test_long_names_lose_their_middle():
+    assert style.plain("x" * 50 + "y" * 50) == "x" * 20 + "…" + "y" * 19
     assert style.plain("BN+AON(q=2)") == "BN+AON(q=2)"
+
+
+def settings_of(*changes):
+    return summarise_runs([factory.record("bn", done=1, **change) for change in changes]).rows
+
+
+def test_a_setting_is_named_by_what_distinguishes_it_from_the_usual_one():
+    # The usual one comes second here: it is the one that the others differ least from.
+    rows = settings_of({"learning_rate": 0.2}, {}, {"schedule": "linear"}, {"weight_decay": 5e-4})
+    assert list(style.short_settings(rows).values()) == [
+        "learning rate 0.2",
+        "learning rate 0.1 · weight decay 0.0 · schedule steps",
+        "schedule linear",
+        "weight decay 0.0005",
+    ]
+
+
+def test_settings_that_differ_in_several_ways_have_different_names():
+    grid = [{"learning_rate": rate, "schedule": name} for rate in (0.1, 0.2) for name in ("steps", "linear", "cosine")]
+    names = style.short_settings(settings_of(*grid))
+    assert len(set(names.values())) == len(grid) == len(names)
+    assert style.short_settings(settings_of({})) == {"": ""}
+
+
+@pytest.mark.parametrize("weight", ["normal", "bold"])
+def test_text_is_wrapped_between_settings_then_words_then_anywhere(weight):
+    settings = "learning rate 0.1 · weight decay 0.0 · schedule steps"
+    assert style.wrapped(settings, 1.5, 9, weight).splitlines() == settings.split(" · ")
+    assert style.wrapped(settings, 9.0, 9, weight) == settings
+    assert style.wrapped("BN+AON(q=2, expansion=minimax)", 1.6, 9, weight) == "BN+AON(q=2,\nexpansion=minimax)"
+    assert style.wrapped("BN", 2.0, 9, weight) == "BN"
+    for text in (settings, "W" * 40, "a b c" + "m" * 50, "数据" * 30):
+        lines = style.wrapped(text, 1.0, 9, weight).splitlines()
+        assert all(style.text_width(line, 9, weight) <= 1.0 for line in lines)
+        assert re.sub("[ ·]", "", "".join(lines)) == re.sub("[ ·]", "", text)
 
 
 def test_a_name_the_font_lacks_is_drawn_without_a_warning(tmp_path):

@@ -15,6 +15,7 @@ from aon.lab.report.tables import (
     subject,
 )
 
+VALID = {"validation_size": 200}
 MANY = ("bn", "bn+orth", *(f"bn+aon:order={order}" for order in range(FULL_MATRIX)))
 
 
@@ -88,7 +89,8 @@ def test_each_setting_has_a_matrix_and_each_method_its_best_setting():
     grid = choice_grid(results)
     assert [line[0].text for line in grid.body] == ["BN", "BN+orthonormal", "BN+AON(q=2)"]
     assert [line[1].text for line in grid.body] == [choice.row.setting for choice in results.choices]
-    assert [line[4].text for line in grid.body] == [
+    assert [line[2].text for line in grid.body] == ["2"] * 3
+    assert [line[5].text for line in grid.body] == [
         f"{one.row.last.mean:.2f} ± {one.row.last.spread:.2f}" for one in results.choices
     ]
 
@@ -103,6 +105,52 @@ def test_the_note_of_the_matrix_counts_comparisons_only_where_all_cells_have_the
 def test_without_a_choice_there_is_no_table_of_best_settings(results):
     assert choice_grid(results) is None
     assert choice_grid(summarise_runs(rates())) is None  # no validation images to choose by
+
+
+def test_differences_without_a_common_seed_are_marked_in_every_table():
+    seeds = {"bn": (0, 1, 2), "bn+orth": (0, 1, 2), "bn+aon": (5, 6, 7, 8)}
+    results = summarise_runs([run for method in seeds for run in rates(methods=[method], seeds=seeds[method], **VALID)])
+    for grid in difference_grids(results):
+        cells = [[line[grid.head.index(name)].text for line in grid.body] for name in ("n", "p")]
+        assert cells[0] == ["3"] * 4
+        assert [cell.endswith(" (Welch)") for cell in cells[1]] == [False, True] * 2
+    assert [line[-1].text.endswith(" (Welch)") for line in choice_grid(results).body] == [False, False, True]
+    for grid in matrix_grids(results):
+        cells = [[cell.text for cell in line[1:]] for line in grid.body]
+        assert all(cells[i][j].endswith(", n 3 (Welch)") for i, j in ((0, 2), (2, 0), (1, 2), (2, 1)))
+        assert all(cells[i][j].endswith(", n 3") for i, j in ((0, 1), (1, 0)))
+    for text in (note(results), matrix_note(results)):
+        assert "both methods have; (Welch): they share none, so it is Welch's test. n: those seeds, or the" in text
+
+
+def test_a_single_run_without_a_common_seed_is_marked():
+    (grid,) = matrix_grids(summarise_runs([factory.record("bn", 0), factory.record("bn+aon", 1)]))
+    assert grid.body[1][1].text.endswith("\nn 1 (Welch)")
+
+
+def test_a_large_matrix_marks_differences_without_a_common_seed():
+    runs = [*factory.comparison(MANY, epochs=1, spectra=False), factory.record("iternorm", 7, epochs=1)]
+    results = summarise_runs(runs)
+    (grid,) = matrix_grids(results)
+    assert [cell.text.endswith(" (Welch)") for cell in grid.body[0][1:]] == [*[False] * len(MANY), True]
+    assert "(Welch)" in matrix_note(results)
+
+
+def test_best_settings_say_how_often_a_method_was_tried():
+    results = summarise_runs(
+        rates(methods=("bn", "bn+orth:beta=1", "bn+orth", "bn+orth:beta=100"), validation_size=200)
+    )
+    grid = choice_grid(results)
+    assert [line[grid.head.index("trials")].text for line in grid.body] == ["2", "6", "6", "6"]
+    assert "more trials favour a method" in note(results)
+    assert "trials" not in note(summarise_runs(factory.comparison()))
+
+
+def test_the_note_says_what_the_papers_time_is_divided_by(results):
+    orders = ("bn+aon:order=0", "bn+aon", "bn+aon:order=4")
+    published = summarise_runs(factory.comparison(orders, dataset="cifar10", width=1.0))
+    assert "the paper's time over the one it printed for BN+AON(q=0), if any" in note(published)
+    assert "printed" not in note(results)
 
 
 def test_the_note_says_how_the_best_epoch_was_chosen(results):

@@ -103,6 +103,19 @@ def test_an_optimiser_is_the_one_its_name_says(name, kind, amsgrad):
     assert optimiser.param_groups[0].get("amsgrad") == amsgrad
 
 
+def test_adamw_without_weight_decay_is_adam():
+    data, found = preparation.load_data(TINY), []
+    for name in ("adam", "adamw"):
+        torch.manual_seed(0)
+        parts = preparation.assemble(TINY.but(optimiser=name), data, torch.device("cpu"))
+        for _ in range(2):
+            parts.optimiser.zero_grad()
+            parts.model(data.x_train[:4].float()).square().sum().backward()
+            parts.optimiser.step()
+        found.append(parts.model.state_dict())
+    assert all(torch.equal(one, other) for one, other in zip(found[0].values(), found[1].values(), strict=True))
+
+
 def test_a_methods_own_weight_decay_reaches_the_optimiser():
     data = preparation.load_data(TINY)
     parts = preparation.assemble(TINY.but(method="bn+wd:rate=0.3"), data, torch.device("cpu"))

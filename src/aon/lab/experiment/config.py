@@ -57,6 +57,8 @@ Positive = Annotated[Whole, Field(ge=1, le=MOST_IMAGES)]
 
 # Settings of where a run is computed, not what: changing them does not make it another run or comparison.
 PLACEMENT = frozenset({"threads", "sync_bn"})
+# Settings that have an effect only if another one has a certain value; plans refuse them otherwise.
+ONLY_WITH = {"momentum": ("optimiser", "sgd"), "milestones": ("schedule", "steps"), "decay": ("schedule", "steps")}
 
 
 def _numbers(value: object) -> object:
@@ -97,11 +99,13 @@ class RunConfig(BaseModel):
     include_classifier: Flag = Field(False, description="weight maps and penalties act on the classifier too")
     epochs: Epochs = Field(160, description="passes over the training images")
     batch_size: Positive = Field(256, description="images in a step; the partial batch is dropped")
-    optimiser: OptimiserName = Field("sgd", description="sgd, adam, amsgrad, adamw, rmsprop or adagrad")
+    optimiser: OptimiserName = Field(
+        "sgd", description="sgd, adam, amsgrad, adamw (which is adam unless weight decay is given), rmsprop or adagrad"
+    )
     learning_rate: Real = Field(0.1, gt=0, description="largest learning rate")
-    momentum: Real = Field(0.9, ge=0, lt=1, description="momentum of SGD; the others have torch's own defaults")
+    momentum: Real = Field(0.9, ge=0, lt=1, description="momentum of SGD; the others have torch's coefficients")
     nesterov: Flag = Field(False, description="Nesterov's form of momentum")
-    weight_decay: Real = Field(0.0, ge=0, description="the optimiser's weight decay")
+    weight_decay: Real = Field(0.0, ge=0, description="the optimiser's weight decay; 0 unless given, with adamw too")
     schedule: Schedule = Field("steps", description="learning rate: steps, cosine or linear (to zero), constant")
     warm_up: Whole = Field(0, ge=0, le=MOST_EPOCHS, description="epochs in which the learning rate rises from zero")
     milestones: Annotated[tuple[Fraction, ...], BeforeValidator(_numbers)] = Field(

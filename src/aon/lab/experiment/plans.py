@@ -7,7 +7,7 @@ from typing import Any
 
 from aon.lab.errors import LabError
 from aon.lab.experiment import presets, records
-from aon.lab.experiment.config import PLACEMENT, RunConfig, check_type, make, read_toml
+from aon.lab.experiment.config import ONLY_WITH, PLACEMENT, RunConfig, check_type, make, read_toml
 from aon.lab.methods.grammar import parse, parse_list
 from aon.lab.methods.variation import OPTION_NAMES, vary_option
 from aon.lab.system.shown import shown
@@ -65,7 +65,9 @@ def plan_run(given: Mapping[str, Any], file: Path | None = None) -> RunConfig:
     """
     values = _merged(given, file, RUN)
     preset = _preset(values)
-    return make({**(presets.get(preset).settings_on(_datasets(values)) if preset else {}), **values})
+    config = make({**(presets.get(preset).settings_on(_datasets(values)) if preset else {}), **values})
+    _check_effect(values, {}, [config])
+    return config
 
 
 def plan_comparison(given: Mapping[str, Any], file: Path | None = None, out: Path | None = None) -> Plan:
@@ -87,7 +89,8 @@ def plan_comparison(given: Mapping[str, Any], file: Path | None = None, out: Pat
         (0, 1)
     """
     values = _merged(given, file, COMPARISON)
-    start = _start(_preset(values), out, _datasets(values))
+    held = _held(out)
+    start = _start(_preset(values), held, _datasets(values))
     _check_network(start, values, out)
     named, name = "name" in values, values.pop("name", start.name)
     methods = _methods(values.pop("methods", start.methods))
@@ -96,9 +99,11 @@ def plan_comparison(given: Mapping[str, Any], file: Path | None = None, out: Pat
         raise LabError(f"name = {shown(name)}: should be a word or a sentence of at most {LONGEST_NAME} characters")
     methods, vary = _expanded(methods, _read_vary(values.pop("vary", start.vary)))
     against = values.pop("base", None)
-    baseline = start.baseline if against is None else _baseline(against, {*methods, *start.methods})
+    baseline = start.baseline if against is None else _baseline(against, {*methods, *(held.methods if held else ())})
     base = make({**start.base.model_dump(), **values})
-    return Plan(name, start.preset, methods, seeds, base, named, _vary(vary, base), baseline)
+    plan = Plan(name, start.preset, methods, seeds, base, named, _vary(vary, base), baseline)
+    _check_effect(values, plan.vary, plan.settings())
+    return plan
 
 
 def _merged(given: Mapping[str, Any], file: Path | None, known: frozenset[str]) -> dict[str, Any]:
@@ -107,6 +112,19 @@ def _merged(given: Mapping[str, Any], file: Path | None, known: frozenset[str]) 
         check_known("setting", name, sorted(known))
         check_type(name, value)
     return read | {name: value for name, value in given.items() if value is not None}
+
+
+def _check_effect(given: Mapping[str, Any], vary: Mapping[str, Any], settings: Sequence[RunConfig]) -> None:
+    """Refuse a setting, given or varied, that none of the runs would use."""
+    for name, (other, needed) in ONLY_WITH.items():
+        value = vary.get(name, given.get(name))
+        default = RunConfig.model_fields[name].default
+        idle = all(getattr(setting, other) != needed for setting in settings)
+        if idle and value is not None and (name in vary or getattr(settings[0], name) != default):
+            found = getattr(settings[0], other)
+            raise LabError(
+                f"{name} = {shown(value)}: has no effect with {other} = {found}; expected with {other} = {needed} only"
+            )
 
 
 def _preset(values: dict[str, Any]) -> str | None:
@@ -131,11 +149,15 @@ def _datasets(values: Mapping[str, Any]) -> list[object]:
     return [*([values["dataset"]] if "dataset" in values else []), *varied]
 
 
-def _start(preset: str | None, out: Path | None, datasets: Sequence[object]) -> Plan:
-    if preset is None and out is not None and (out / records.COMPARISON).exists():
-        old = records.load_comparison(out)
-        base = make(old.config)
-        return Plan(old.name, old.preset, old.methods, old.seeds, base, vary=old.vary, baseline=old.baseline)
+def _held(out: Path | None) -> records.Comparison | None:
+    """The comparison that the directory already holds; None if there is none."""
+    return records.load_comparison(out) if out is not None and (out / records.COMPARISON).exists() else None
+
+
+def _start(preset: str | None, held: records.Comparison | None, datasets: Sequence[object]) -> Plan:
+    if preset is None and held is not None:
+        base = make(held.config)
+        return Plan(held.name, held.preset, held.methods, held.seeds, base, vary=held.vary, baseline=held.baseline)
     name = presets.DEFAULT if preset is None else preset
     chosen = presets.get(name)
     return Plan(name, name, chosen.methods, tuple(range(chosen.seeds)), make(chosen.settings_on(datasets)))

@@ -18,6 +18,7 @@ from aon.lab.errors import LabError
 from aon.lab.methods.grammar import Method, Part, parse, parse_list
 from aon.lab.models import Ingredients, classifier_names
 from aon.maps import AON, ONI, CentredWeightNorm, Polar, WeightMap, WeightNorm
+from aon.model.layers import NormalisedLinear
 from aon.model.matrices import is_supported
 from aon.model.selection import select
 from aon.renorm import BatchRenorm
@@ -75,6 +76,8 @@ def prepare(method: Method, make: Callable[[Ingredients], nn.Module], *, include
     _check_something_is_left(model, method, exclude)
     if weight_map := method.one("map"):
         _install(model, _MAPS[weight_map.name](weight_map), method.gain, exclude)
+        if include_classifier and method.classifier_gain:
+            _give_gain(model)
     step = method.one("step")
     return Prepared(
         model,
@@ -127,6 +130,15 @@ def _install(model: nn.Module, weight_map: WeightMap, gain: bool, exclude: list[
         aon.normalise(model, exclude=exclude, gain=gain, map=weight_map)
     except ValueError as error:  # a layer of a user's network that cannot be normalised
         raise LabError(str(error)) from error
+
+
+def _give_gain(model: nn.Module) -> None:
+    """Give the classifier a gain if it has none: no normaliser follows that would remove its scale."""
+    for name in classifier_names(model):
+        layer = model.get_submodule(name)
+        if isinstance(layer, NormalisedLinear) and layer.gain is None:
+            ones = torch.ones(layer.out_features, dtype=layer.weight.dtype, device=layer.weight.device)
+            layer.gain = nn.Parameter(ones, requires_grad=layer.weight.requires_grad)
 
 
 def _penalty(model: nn.Module, method: Method, exclude: list[str]) -> Callable[[], Tensor] | None:
@@ -188,8 +200,7 @@ def _renorm(part: Part, channels: int) -> nn.Module:
 def _decorrelated(part: Part, channels: int) -> nn.Module:
     # Deviation: where `size` does not divide the channels, its authors make the last group smaller; here all groups
     # are as large as the largest divisor below `size`.
-    groups = channels // _divisor(channels, part["size"])
-    return DecorrelatedBatchNorm(channels, num_groups=groups, eps=part["eps"], momentum=part["momentum"])
+    return DecorrelatedBatchNorm(channels, num_channels=part["size"], eps=part["eps"], momentum=part["momentum"])
 
 
 def _iternorm(part: Part, channels: int) -> nn.Module:

@@ -100,10 +100,35 @@ class Method:
             >>> parse("bn+aon").gain, parse("iternorm+aon").gain, parse("aon").gain
             (False, True, True)
         """
-        weight_map, norm = self.one("map"), self.one("norm")
-        chosen = weight_map["gain"] if weight_map and weight_map.word.has("gain") else None
+        chosen, norm = self._chosen_gain(), self.one("norm")
         removed = norm is not None and norm.word.removes_scale
-        return not removed if chosen is None else bool(chosen)
+        return not removed if chosen is None else chosen
+
+    @property
+    def classifier_gain(self) -> bool:
+        """Whether a mapped classifier gets a gain: yes unless the name has `gain=off`, since no normaliser follows it.
+
+        Example:
+            >>> parse("bn+aon").classifier_gain, parse("aon:gain=off").classifier_gain
+            (True, False)
+        """
+        return self._chosen_gain() is not False
+
+    def _chosen_gain(self) -> bool | None:
+        """The option `gain` of the weight map; None if it is not given."""
+        weight_map = self.one("map")
+        chosen: bool | None = weight_map["gain"] if weight_map and weight_map.word.has("gain") else None
+        return chosen
+
+    @property
+    def effective(self) -> "Method":
+        """The method without options that change nothing: equal for two methods that differ by such options only.
+
+        Example:
+            >>> str(parse("bn+aon:order=0:centre=mean").effective)
+            'bn+aon:order=0'
+        """
+        return Method(tuple(_without(part, *_idle(part)) for part in self.parts))
 
 
 def parse(text: str) -> Method:
@@ -129,7 +154,7 @@ def parse_list(text: str) -> tuple[Method, ...]:
     """The methods of a list separated by commas, in its order.
 
     Raises:
-        LabError: If one of them cannot be read, or two of them are the same method.
+        LabError: If one of them cannot be read, or two of them compute the same.
 
     Example:
         >>> [str(method) for method in parse_list("bn, bn+aon:order=2")]
@@ -139,6 +164,9 @@ def parse_list(text: str) -> tuple[Method, ...]:
     for position, method in enumerate(methods):
         if method in methods[:position]:
             raise LabError(f"method {str(method)!r} is given twice in {shown(text)}")
+        twin = next((one for one in methods[:position] if one.effective == method.effective), None)
+        if twin is not None:
+            raise LabError(f"method {str(method)!r} computes the same as {str(twin)!r} in {shown(text)}; give only one")
     return methods
 
 
@@ -156,7 +184,7 @@ def compose(parts: Iterable[Part]) -> Method:
     _check_company(checked)
     method = Method(tuple(part for part in checked if part.name != NOTHING))
     # Note [gain]: its default depends on the other words, so it is dropped only now.
-    bare = Method(tuple(_without_gain(part) for part in method.parts))
+    bare = Method(tuple(_without(part, "gain") for part in method.parts))
     return bare if bare.gain == method.gain else method
 
 
@@ -227,5 +255,20 @@ def _check_company(parts: list[Part]) -> None:
             raise LabError(f"{both} exclude each other: a method has at most one {FAMILIES[family]}")
 
 
-def _without_gain(part: Part) -> Part:
-    return Part(part.name, tuple((key, value) for key, value in part.options if key != "gain"))
+def _without(part: Part, *names: str) -> Part:
+    return Part(part.name, tuple((key, value) for key, value in part.options if key not in names))
+
+
+def _idle(part: Part) -> tuple[str, ...]:
+    """Options of AON that change nothing beside the others; they are left in names, which records carry."""
+    if part.name != "aon":
+        return ()
+    idle: tuple[str, ...] = ()
+    if part["order"] == 0 and part["scale"] != "none":
+        idle = ("centre", "prescale")  # these only change the size of W, which is then divided by its norm
+    elif part["centre"] != "one":
+        idle = ("prescale",)  # the expansion follows the size of W already
+    kept = _without(part, *idle)
+    relative = kept["centre"] == "top" or kept["prescale"] or kept["expansion"] == "minimax"
+    # Power steps are for the spectral norm alone.
+    return idle if relative or kept["scale"] == "spectral" else (*idle, "iterations")

@@ -14,6 +14,8 @@ OPTION_NAMES = frozenset(option.name for word in VOCABULARY.values() for option 
 def vary_option(methods: Sequence[str], name: str, values: Sequence[object]) -> tuple[str, ...]:
     """The methods with an option at each of several values; methods without the option stay as they are.
 
+    Of methods that compute the same, the first is kept.
+
     Args:
         methods: Names of methods.
         name: The option.
@@ -30,13 +32,16 @@ def vary_option(methods: Sequence[str], name: str, values: Sequence[object]) -> 
     owners = [[part for part in method.parts if part.word.has(name)] for method in parsed]
     if not any(owners):
         raise LabError(f"vary = {shown(name)}: none of the methods {', '.join(methods)} has this option")
-    found: list[str] = []
+    found: list[Method] = []
     for method, parts in zip(parsed, owners, strict=True):
         if len(parts) > 1:
             several = " and ".join(part.name for part in parts)
             raise LabError(f"vary = {shown(name)}: {several} both have it in {method}; list the methods instead")
-        found += [str(_with(method, parts[0], name, value)) for value in values] if parts else [str(method)]
-    return tuple(dict.fromkeys(found))
+        found += [_with(method, parts[0], name, value) for value in values] if parts else [method]
+    distinct: dict[Method, str] = {}
+    for method in found:
+        distinct.setdefault(method.effective, str(method))
+    return tuple(distinct.values())
 
 
 def _with(method: Method, owner: Part, name: str, value: object) -> Method:

@@ -77,6 +77,26 @@ def gain(difference: Difference | None) -> str:
     return NOTHING if difference is None else f"{difference.value:+.2f}"
 
 
+def gain_with_interval(difference: Difference | None, digits: int = 2) -> str:
+    """Points above or below with the confidence interval; a single pair has no interval.
+
+    Example:
+        >>> gain_with_interval(Difference(2.22, 0.4, 4.04, 0.047, "paired", 8)), gain_with_interval(None)
+        ('+2.22 [+0.40, +4.04]', '-')
+    """
+    if difference is None:
+        return NOTHING
+    value = f"{difference.value:+.{digits}f}"
+    if difference.low is None or difference.high is None:
+        return value
+    return f"{value} [{difference.low:+.{digits}f}, {difference.high:+.{digits}f}]"
+
+
+def welch(difference: Difference | None) -> str:
+    """` (Welch)`, to mark a difference of two methods without a common seed; empty where seeds are paired."""
+    return " (Welch)" if difference and difference.kind == "welch" else ""
+
+
 def ahead(difference: Difference | None) -> str:
     """Seeds in which the method is higher, of how many: `7 of 8`."""
     if difference is None or difference.ahead is None:
@@ -118,7 +138,7 @@ PAPER_COLUMNS = [
         "paper: accuracy",
         lambda row: f"{row.published.accuracy:.2f} ± {row.published.spread:.2f}" if row.published else NOTHING,
     ),
-    Column("paper: time ratio", lambda row: number(row.published.ratio if row.published else None)),
+    Column("paper: time ratio", lambda row: number(row.published_ratio)),
 ]
 
 
@@ -134,7 +154,7 @@ DIFFERENCE_COLUMNS = (
     DifferenceColumn("points", gain),
     DifferenceColumn("95 % interval", interval),
     DifferenceColumn("n", lambda found: str(found.n) if found else NOTHING),
-    DifferenceColumn("p", lambda found: p_value(found.p if found else None)),
+    DifferenceColumn("p", lambda found: p_value(found.p if found else None) + welch(found)),
     DifferenceColumn("p (Holm)", lambda found: p_value(found.corrected if found else None)),
     DifferenceColumn("p (sign flip)", lambda found: p_value(found.flip_p if found else None)),
     DifferenceColumn("ahead", ahead),

@@ -10,12 +10,28 @@ from matplotlib.lines import Line2D
 
 from aon.lab.experiment.records import EpochRow
 from aon.lab.report.statistics import mean_and_band
-from aon.lab.report.style import GREY, Style, new_figure, plain, styled, styles, whole_numbers
+from aon.lab.report.style import (
+    GREY,
+    LONGEST_WRAPPED,
+    Style,
+    new_figure,
+    plain,
+    short_settings,
+    styled,
+    styles,
+    text_width,
+    whole_numbers,
+    wrapped,
+)
 from aon.lab.report.summary import Results, Row
 
 Dashes = Literal["-", "--"]
 Draw = Callable[[Axes, Row, Style, str, Dashes], None]
 PANELS = (("loss", "train_loss", "val_loss"), ("accuracy (%)", "train_accuracy", "val_accuracy"))
+MOST_TOGETHER = 6
+"""Methods that can be told apart in one panel; more are drawn in several, each with the base."""
+
+SMALL = 7.5  # points, of titles above narrow panels
 
 
 def best_curves(results: Results) -> Figure | None:
@@ -33,13 +49,15 @@ def seed_curves(results: Results) -> Figure | None:
     rows = [row for row in results.rows if any(run.epochs for run in row.runs)]
     if not rows:
         return None
+    across = min(3, len(rows))
+    titles = _seed_titles(results, rows, inches=6.75 / across - 0.1)
+    lines = [titles[i : i + across] for i in range(0, len(titles), across)]
     with styled():
-        across = min(3, len(rows))
-        down = -(-len(rows) // across)
-        figure = new_figure(7.4, 0.5 + 2.1 * down)
-        panels = list(figure.subplots(down, across, squeeze=False, sharex=True, sharey=True).flat)
-        for axes, row in zip(panels, rows, strict=False):
+        figure = new_figure(7.4, 0.5 + 2.1 * len(lines) + sum(map(title_height, lines)))
+        panels = list(figure.subplots(len(lines), across, squeeze=False, sharex=True, sharey=True).flat)
+        for axes, row, title in zip(panels, rows, titles, strict=False):
             _draw_seeds(axes, row, styles(results)[row.method])
+            axes.set_title(title, fontsize=SMALL)
         for axes in panels[len(rows) :]:
             axes.set_visible(False)
         for axes in panels[max(0, len(rows) - across) : len(rows)]:
@@ -48,6 +66,11 @@ def seed_curves(results: Results) -> Figure | None:
         figure.supylabel(f"{validation_name(results)} accuracy (%)", fontsize=9)
         figure.suptitle("every run, and their mean", fontsize=9, color=GREY, x=0.01, ha="left")
         return figure
+
+
+def title_height(titles: Sequence[str]) -> float:
+    """Height in inches of the lines that the titles of one line of panels have beyond the first."""
+    return 0.16 * max(title.count("\n") for title in titles)
 
 
 def draw_best(axes: Axes, row: Row, style: Style, field: str, dashes: Dashes) -> None:
@@ -65,26 +88,47 @@ def draw_line(axes: Axes, x: Any, y: Any, style: Style, dashes: Dashes) -> None:
     axes.plot(x, y, dashes, color=style.colour, marker=marker, markevery=every, markersize=4)
 
 
-def limit(axes: Axes) -> None:
-    """Keep one exploding epoch from flattening every curve."""
-    lines = [np.asarray(line.get_ydata(), dtype=float) for line in axes.get_lines()]
+def limit(*panels: Axes) -> None:
+    """Give panels one scale that no exploding epoch widens, and that begins at 0 or above if no value is below."""
+    lines = [np.asarray(line.get_ydata(), dtype=float) for axes in panels for line in axes.get_lines()]
     finite = np.concatenate([np.empty(0), *lines])
     finite = finite[np.isfinite(finite)]
+    low, high = min(axes.get_ylim()[0] for axes in panels), max(axes.get_ylim()[1] for axes in panels)
     if finite.size and finite.max() > 3 * (usual := float(np.quantile(finite, 0.97))) > 0:
-        axes.set_ylim(top=1.5 * usual)
+        high = 1.5 * usual
+        low = finite.min() - 0.05 * high
+    if finite.size and finite.min() >= 0:
+        low = max(low, 0.0)
+    for axes in panels:
+        axes.set_ylim(low, high)
 
 
 def method_legend(figure: Figure, results: Results, methods: Sequence[str]) -> None:
     """Name the methods below a figure, and make the figure higher for names that take more than one line."""
-    looks = styles(results)
-    handles = [
-        Line2D([], [], color=looks[name].colour, marker=looks[name].marker, markersize=4, label=plain(name))
-        for name in methods
-    ]
-    across = 4 if max(map(len, methods), default=0) < 24 else 3
-    figure.legend(handles=handles, loc="outside lower center", ncols=min(across, len(handles)))
+    handles = _handles(results, methods)
     width, height = figure.get_size_inches()
+    across = _columns([str(handle.get_label()) for handle in handles], width)
+    figure.legend(handles=handles, loc="outside lower center", ncols=across)
     figure.set_size_inches(width, height + 0.19 * (-(-len(handles) // across) - 1))
+
+
+def _handles(results: Results, methods: Sequence[str], inches: float = 6.5, size: float = 9) -> list[Line2D]:
+    """A line with the look and the name of each method for a legend, names no wider than this."""
+    handles = []
+    for name in methods:
+        look, label = styles(results)[name], wrapped(plain(name, LONGEST_WRAPPED), inches, size, "normal")
+        handles.append(Line2D([], [], color=look.colour, marker=look.marker, markersize=4, label=label))
+    return handles
+
+
+def _columns(names: Sequence[str], inches: float) -> int:
+    """Most columns, up to four, in which a legend with these names is not wider than the figure."""
+    beside = 0.62  # of a column: line and space
+    for columns in range(min(4, len(names)), 1, -1):
+        widest = (max(text_width(name, 9) for name in part) for part in np.array_split(names, columns))
+        if sum(widest) + beside * columns <= inches:
+            return columns
+    return 1
 
 
 def kind_legend(axes: Axes, results: Results) -> None:
@@ -102,25 +146,59 @@ def validation_name(results: Results) -> str:
 def _curves(results: Results, draw: Draw, what: str) -> Figure | None:
     if not any(run.epochs for run in results.runs):
         return None
+    lines = [(setting, rows) for setting in results.settings for rows in _together(results.under(setting))]
+    is_split = len(lines) > len(results.settings)
+    titles = _titles(results)
     with styled():
-        figure = new_figure(7.4, 0.8 + 2.6 * len(results.settings))
-        grid = figure.subplots(len(results.settings), 2, squeeze=False)
-        for line, setting in zip(grid, results.settings, strict=True):
-            _draw_setting(line, results, setting, draw)
-        method_legend(figure, results, results.methods)
+        height = 0.8 + sum(2.6 + title_height(titles[setting]) for setting, _ in lines)
+        figure = new_figure(9.6 if is_split else 7.4, height)
+        grid = figure.subplots(len(lines), 2, squeeze=False)
+        for panels, (setting, rows) in zip(grid, lines, strict=True):
+            _draw_rows(panels, results, rows, titles[setting], draw)
+            if is_split:
+                _name_beside(panels[-1], results, rows)
+        for setting in results.settings:
+            for column in grid[[own == setting for own, _ in lines]].T:
+                limit(*column)
+        if not is_split:
+            method_legend(figure, results, results.methods)
         kind_legend(grid[0][0], results)
         figure.suptitle(what, fontsize=9, color=GREY, x=0.01, ha="left")
         return figure
 
 
-def _draw_setting(line: Sequence[Axes], results: Results, setting: str, draw: Draw) -> None:
-    for axes, (title, train, val) in zip(line, PANELS, strict=True):
-        for row in results.under(setting):
+def _together(rows: Sequence[Row]) -> list[list[Row]]:
+    """Rows of one setting in groups of about the same size that can share a panel, each with the base."""
+    base = [row for row in rows if row.is_base]
+    others = [row for row in rows if not row.is_base]
+    count = -(-len(others) // (MOST_TOGETHER - len(base))) or 1
+    return [[*base, *(others[i] for i in part)] for part in np.array_split(range(len(others)), count)]
+
+
+def _titles(results: Results) -> dict[str, list[str]]:
+    """Titles of the panels of each setting."""
+    names = short_settings(results.rows)
+    return {
+        setting: [wrapped(f"{title}, {name}" if name else title, 3.1, 9.5) for title, _, _ in PANELS]
+        for setting, name in names.items()
+    }
+
+
+def _draw_rows(
+    panels: Sequence[Axes], results: Results, rows: Sequence[Row], titles: Sequence[str], draw: Draw
+) -> None:
+    for axes, title, (_, train, val) in zip(panels, titles, PANELS, strict=True):
+        for row in rows:
             draw(axes, row, styles(results)[row.method], train, "-")
             draw(axes, row, styles(results)[row.method], val, "--")
-        axes.set(title=f"{title}, {plain(setting)}" if setting else title, xlabel="epoch")
+        axes.set(title=title, xlabel="epoch")
         axes.xaxis.set_major_locator(whole_numbers())
-        limit(axes)
+
+
+def _name_beside(axes: Axes, results: Results, rows: Sequence[Row]) -> None:
+    """Name the methods of a line of panels at its right."""
+    handles = _handles(results, [row.method for row in rows], inches=1.8, size=8)
+    axes.legend(handles=handles, loc="center left", bbox_to_anchor=(1.0, 0.5), fontsize=8)
 
 
 def _draw_mean(axes: Axes, row: Row, style: Style, field: str, dashes: Dashes) -> None:
@@ -135,6 +213,13 @@ def _mean(row: Row, field: str) -> tuple[Any, Any, Any]:
     return np.arange(1, len(points) + 1), mean, np.array([point.spread or 0.0 for point in points])
 
 
+def _seed_titles(results: Results, rows: Sequence[Row], inches: float) -> list[str]:
+    """Method of each row, and its setting below."""
+    settings = short_settings(results.rows)
+    parts = ((plain(row.method, LONGEST_WRAPPED), settings[row.setting]) for row in rows)
+    return ["\n".join(wrapped(part, inches, SMALL) for part in both if part) for both in parts]
+
+
 def _draw_seeds(axes: Axes, row: Row, style: Style) -> None:
     for run in row.runs:
         values = [_finite(epoch, "val_accuracy") for epoch in run.epochs]
@@ -144,7 +229,6 @@ def _draw_seeds(axes: Axes, row: Row, style: Style) -> None:
         )
     x, mean, _ = _mean(row, "val_accuracy")
     draw_line(axes, x, mean, Style(style.colour, ""), "-")
-    axes.set_title(plain(row.label), fontsize=8)
     axes.xaxis.set_major_locator(whole_numbers())
 
 

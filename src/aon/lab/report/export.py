@@ -23,7 +23,10 @@ def table_csv(results: Results) -> str:
 
 def table_json(results: Results) -> str:
     """The same as a list of objects, with the best settings and the records that were skipped."""
-    choices = [{"method": one.row.method, "setting": one.row.setting, **_test(one.gain)} for one in results.choices]
+    choices = [
+        {"method": one.row.method, "setting": one.row.setting, "trials": one.trials, **_test(one.gain)}
+        for one in results.choices
+    ]
     data = {
         "base": results.base,
         "validation_images": results.validated,
@@ -69,7 +72,7 @@ def _flat(row: Row) -> dict[str, Any]:
         "ratio": row.ratio,
         "paper_accuracy": getattr(row.published, "accuracy", None),
         "paper_spread": getattr(row.published, "spread", None),
-        "paper_ratio": getattr(row.published, "ratio", None),
+        "paper_ratio": row.published_ratio,
     }
 
 

@@ -22,14 +22,17 @@ from aon.lab.report.tables import (
     subject,
 )
 
+NOT_SHOWN = ("n", "P(ahead)")
+"""Columns of the differences that a terminal has no room for."""
+
 
 def terminal(results: Results) -> RenderableType:
     """Accuracies, the tests of the primary outcome and the best settings, for a terminal of 80 columns."""
-    tables = [_rich(accuracy_grid(results)), *(_rich(grid, "n", "P(ahead)") for grid in difference_grids(results)[:1])]
+    tables = [_rich(accuracy_grid(results)), *(_rich(grid, *NOT_SHOWN) for grid in difference_grids(results)[:1])]
     if choices := choice_grid(results):
         tables.append(_rich(choices, "runs", "95 % interval"))
     # Text, not str: a label or a path with brackets must not be read as markup.
-    notes = [Text(note(results)), *(Text(f"Skipped: {reason}") for reason in results.damaged)]
+    notes = [Text(note(results, *NOT_SHOWN)), *(Text(f"Skipped: {reason}") for reason in results.damaged)]
     return Group(Text(f"{subject(results)}."), *tables, *notes)
 
 
@@ -83,9 +86,9 @@ def _rich(grid: Grid, *without: str) -> Table:
 
 
 def _width(grid: Grid, column: int) -> int:
-    """Width of the longest cell and of the longest word of the title."""
-    texts = [*grid.head[column].split(), *(line[column].text for line in grid.body)]
-    return max(map(len, texts))
+    """Width of the longest cell and of the longest word of the title; a cell may be folded before a bracket."""
+    cells = (part for line in grid.body for part in re.split(r" (?=\()", line[column].text))
+    return max(map(len, [*grid.head[column].split(), *cells]))
 
 
 def _md_grid(grid: Grid) -> str:

@@ -1,15 +1,16 @@
 """Load comparison directories once and write their tables, figures and page."""
 
-from collections.abc import Callable, Iterable, Sequence
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from aon.lab.errors import LabError
-from aon.lab.experiment.records import COMPARISON, Comparison, load_comparison, load_readable
+from aon.lab.experiment.records import COMPARISON, Comparison, Record, load_comparison, load_readable
 from aon.lab.report import export, markup, style
 from aon.lab.report.figures import FIGURES
 from aon.lab.report.page import html
-from aon.lab.report.summary import Results, summarise_runs
+from aon.lab.report.summary import Results, run_key, summarise_runs
 from aon.lab.system.files import remove_orphans, write_text
 
 PAGE = "report.html"
@@ -39,7 +40,7 @@ class ReportPaths:
 def load_results(folders: Sequence[Path], base: str | None = None) -> tuple[Results, list[Comparison]]:
     """Read and summarise the runs of some directories.
 
-    A record that cannot be read is left out and named in the results.
+    A record that cannot be read is left out and named in the results. A run that several directories hold counts once.
 
     Args:
         folders: Comparison directories, or folders of single runs.
@@ -49,16 +50,38 @@ def load_results(folders: Sequence[Path], base: str | None = None) -> tuple[Resu
         The results, and the descriptions of the comparisons.
 
     Raises:
-        LabError: a directory holds no record that can be read, or there is no run of the method `base`.
+        LabError: a directory holds no record that can be read, two hold different records of one run, or there is no
+            run of the method `base`.
     """
-    plans = [load_comparison(folder) for folder in folders if (folder / COMPARISON).is_file()]
-    loaded = [load_readable(folder) for folder in folders]
+    found = [load_comparison(folder) for folder in folders if (folder / COMPARISON).is_file()]
+    plans = [plan for place, plan in enumerate(found) if plan not in found[:place]]
+    loaded = {folder: load_readable(folder) for folder in folders}
     order = [method for plan in plans for method in plan.methods]
     named = next((plan.baseline for plan in plans if plan.baseline), None)
-    runs = [run for found, _ in loaded for run in found]
+    runs = _distinct({folder: readable for folder, (readable, _) in loaded.items()})
     chosen = named if any(run.config.method == named for run in runs) else None
-    damaged = [message for _, messages in loaded for message in messages]
+    damaged = [message for _, messages in loaded.values() for message in messages]
     return summarise_runs(runs, list(dict.fromkeys(order)), base or chosen, damaged), plans
+
+
+def _distinct(loaded: Mapping[Path, Sequence[Record]]) -> list[Record]:
+    """Every run once, the first of equal records; different records of one run are refused."""
+    known: dict[str, tuple[Path, Record]] = {}
+    for folder, runs in loaded.items():
+        for run in runs:
+            first, same = known.setdefault(run_key(run.config), (folder, run))
+            if same is not run and _result(same) != _result(run):
+                copies = " and ".join(f"{at} ({one.config.run_id()})" for at, one in ((first, same), (folder, run)))
+                raise LabError(f"{copies} hold different records of one run; leave one of them out")
+    return [run for _, run in known.values()]
+
+
+def _result(run: Record) -> str:
+    """What equal records of a run share: all but times, spectra, the machine and settings that change no result."""
+    epochs = tuple(row.model_copy(update={"spectra": None}) for row in run.epochs)
+    plain = run.but(epochs=epochs).without_times()
+    # As text, since a loss that is NaN does not equal itself.
+    return json.dumps({name: value for name, value in plain.items() if name not in ("format", "config", "environment")})
 
 
 def write(

@@ -99,8 +99,8 @@ def _description(runs: Sequence[Record], plans: Sequence[Comparison]) -> dict[st
 
 def _pending(runs: Sequence[Record], plans: Sequence[Comparison]) -> int:
     """Runs that the comparisons list and that have not begun."""
-    begun = {run.config.run_id() for run in runs}
-    return sum(run.run_id() not in begun for plan in plans for run in plan.runs())
+    listed = {run.run_id() for plan in plans for run in plan.runs()}
+    return len(listed - {run.config.run_id() for run in runs})
 
 
 def _published(runs: Sequence[Record]) -> list[tuple[str, str, paper.Published]]:

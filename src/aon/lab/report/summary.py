@@ -4,6 +4,7 @@ Tables, figures, page and verdict all read the same `Results`. Only finished run
 160 says nothing about epoch 160. The others are counted and named beside it.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from statistics import fmean
@@ -28,8 +29,10 @@ BASELINE = "BN"
 
 # Settings that say what is to be learnt, by what and for how long; no method is to be preferred for an easier task.
 _TASK = {"dataset", "train_size", "validation_size", "test_size", "network", "width", "include_classifier", "epochs"}
+# Runs that differ in these alone are one run, done twice.
+_NO_RESULT = {"threads", "spectra_every"}
 # Runs that differ in these alone are repetitions of each other.
-_NOT_COMPARED = {"method", "seed", "threads", "spectra_every"}
+_NOT_COMPARED = {"method", "seed", *_NO_RESULT}
 
 
 @dataclass(frozen=True)
@@ -49,6 +52,7 @@ class Row:
         seconds: Training time of an epoch.
         ratio: Training time over that of the base; None where times vary too much to be compared.
         published: What the paper printed for it.
+        published_ratio: The paper's training time over the one it printed for the base; None if it printed none.
         is_base: Whether the others are compared with it.
     """
 
@@ -64,12 +68,18 @@ class Row:
     seconds: Summary
     ratio: float | None
     published: paper.Published | None
+    published_ratio: float | None
     is_base: bool
 
     @property
     def last(self) -> Summary:
         """Test accuracy of the last epoch, the primary outcome."""
         return self.accuracy[PRIMARY.key]
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The words of the method without their options, which its variants share."""
+        return tuple(part.name for part in parse(self.runs[0].config.method).parts)
 
     @property
     def finished(self) -> list[Record]:
@@ -91,10 +101,17 @@ class Row:
 
 @dataclass(frozen=True)
 class Choice:
-    """A method at its best setting by validation accuracy, and its difference to the base at the base's best."""
+    """A method at its best setting by validation accuracy.
+
+    Attributes:
+        row: The method at that setting.
+        gain: Difference to the base at the base's best setting; None for the base itself.
+        trials: Combinations of setting and variant (same words, other options) of the method that were run on the task.
+    """
 
     row: Row
     gain: Difference | None
+    trials: int
 
 
 @dataclass(frozen=True)
@@ -162,7 +179,8 @@ def summarise_runs(
     found = list(records)
     label = _base_label(found, order, base)
     groups: dict[tuple[str, str], list[Record]] = {}
-    tasks = dict(zip(settings := _varying(found), _varying(found, _TASK), strict=True))
+    settings = [" · ".join(parts) for parts in varying(found)]
+    tasks = dict(zip(settings, (" · ".join(parts) for parts in varying(found, _TASK)), strict=True))
     for setting, record in _sorted(found, settings, order, label):
         groups.setdefault((record.label, setting), []).append(record)
     rows = [
@@ -171,6 +189,11 @@ def summarise_runs(
     ]
     rows = [replace(row, is_base=True, gain=dict.fromkeys(row.gain)) if row.method == label else row for row in rows]
     return Results(tuple(_corrected(rows)), label, _matrix(rows), tuple(_choices(rows, label)), tuple(damaged))
+
+
+def run_key(config: RunConfig) -> str:
+    """A text that is the same for two configurations of one run: all settings but those that change no result."""
+    return config.model_dump_json(exclude=_NO_RESULT)
 
 
 def seconds_per_epoch(record: Record) -> float | None:
@@ -205,13 +228,18 @@ def _sorted(
     return sorted(zip(settings, records, strict=True), key=place)
 
 
-def _varying(records: Sequence[Record], names: Set[str] = RunConfig.model_fields.keys()) -> list[str]:
-    """For each run, the settings in which runs differ, such as `learning rate 0.05 · width 0.5`."""
+def varying(records: Sequence[Record], names: Set[str] = RunConfig.model_fields.keys()) -> list[tuple[str, ...]]:
+    """For each run, the settings in which the runs differ, such as `("learning rate 0.05", "width 0.5")`.
+
+    Args:
+        records: The runs.
+        names: The settings to look at.
+    """
     data: list[dict[str, Any]] = [
         run.config.model_dump(mode="json", include=set(names) - _NOT_COMPARED) for run in records
     ]
-    varying = [name for name in (data[0] if data else ()) if any(one[name] != data[0][name] for one in data)]
-    return [" · ".join(f"{name.replace('_', ' ')} {_plain(one[name])}" for name in varying) for one in data]
+    differing = [name for name in (data[0] if data else ()) if any(one[name] != data[0][name] for one in data)]
+    return [tuple(f"{name.replace('_', ' ')} {_plain(one[name])}" for name in differing) for one in data]
 
 
 def _plain(value: object) -> str:
@@ -223,6 +251,7 @@ def _plain(value: object) -> str:
 def _row(method: str, setting: str, task: str, runs: list[Record], base: list[Record]) -> Row:
     results = {outcome.key: _by_seed(runs, outcome.of) for outcome in OUTCOMES}
     seconds, base_seconds = _seconds(runs), _seconds(base)
+    published = paper.published(runs[0].config, method)
     return Row(
         label=f"{method} · {setting}" if setting else method,
         method=method,
@@ -235,7 +264,8 @@ def _row(method: str, setting: str, task: str, runs: list[Record], base: list[Re
         validation=summarise(list(_by_seed(runs, _validation).values())),
         seconds=seconds,
         ratio=_ratio(seconds, base_seconds),
-        published=paper.published(runs[0].config, method),
+        published=published,
+        published_ratio=_published_ratio(published, base),
         is_base=False,
     )
 
@@ -263,6 +293,12 @@ def _ratio(seconds: Summary, base: Summary) -> float | None:
     if seconds.mean is None or not base.mean or not (_is_steady(seconds) and _is_steady(base)):
         return None
     return seconds.mean / base.mean
+
+
+def _published_ratio(published: paper.Published | None, base: list[Record]) -> float | None:
+    """The paper's time over the one it printed for the base, so that it can stand beside `_ratio`."""
+    below = paper.published(base[0].config, base[0].label) if base else None
+    return published.seconds / below.seconds if published and below else None
 
 
 def _is_steady(seconds: Summary) -> bool:
@@ -325,7 +361,8 @@ def _choices(rows: Sequence[Row], base: str) -> list[Choice]:
     best = {(task, method): row for (task, method), row in best.items() if (task, base) in best}
     chosen = list(best.values())
     gains = _holm([_to_base(row, best.get((row.task, base))) for row in chosen], [row.task for row in chosen])
-    return [Choice(row, gain) for row, gain in zip(chosen, gains, strict=True)]
+    trials = Counter((row.task, row.words) for row in rows)
+    return [Choice(row, gain, trials[row.task, row.words]) for row, gain in zip(chosen, gains, strict=True)]
 
 
 def best_by_validation(rows: Sequence[Row]) -> Row | None:

@@ -4,7 +4,16 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from aon.lab.experiment.records import Record
-from aon.lab.report.cells import DIFFERENCE_COLUMNS, accuracy_columns, gain, interval, mean_and_spread, p_value
+from aon.lab.report.cells import (
+    DIFFERENCE_COLUMNS,
+    accuracy_columns,
+    gain,
+    interval,
+    mean_and_spread,
+    p_equals,
+    p_value,
+    welch,
+)
 from aon.lab.report.outcomes import OUTCOMES, PRIMARY, explanation, title
 from aon.lab.report.statistics import EXACT_PAIRS, SIGNIFICANT, Difference
 from aon.lab.report.summary import Choice, Results, Row
@@ -12,12 +21,19 @@ from aon.lab.report.summary import Choice, Results, Row
 FULL_MATRIX = 8
 """A matrix of more methods than this shows differences only."""
 
-_TESTS = (
-    "Differences are paired by seed over the n seeds that both methods have; Welch's test where they share none. "
-    "p: two-sided t-test. p (Holm): corrected for all comparisons of the table on the same data and network. "
-    f"p (sign flip): permutation test, exact for up to {EXACT_PAIRS} pairs. ahead: seeds in which it is higher. "
-    "P(ahead): probability that it is higher for a new seed, from Student's predictive distribution."
+_PAIRING = "paired by seed over the seeds that both methods have; (Welch): they share none, so it is Welch's test."
+_TRIALS = (
+    "trials: how many combinations of setting and variant (same words, other options) of the method were run on the "
+    "task. Each variant is shown at its own best setting; more trials favour a method."
 )
+_COLUMNS = {
+    "n": "n: those seeds, or the smaller number of runs (Welch).",
+    "p": "p: two-sided t-test.",
+    "p (Holm)": "p (Holm): corrected for all comparisons of the table on the same data and network.",
+    "p (sign flip)": f"p (sign flip): permutation test, exact for up to {EXACT_PAIRS} pairs.",
+    "ahead": "ahead: in how many of those seeds it is higher.",
+    "P(ahead)": "P(ahead): probability that it is higher for a new seed, from Student's predictive distribution.",
+}
 
 
 @dataclass(frozen=True)
@@ -64,7 +80,7 @@ def choice_grid(results: Results) -> Grid | None:
     """Each method at its best setting by validation accuracy, with the test accuracy there."""
     if not results.choices:
         return None
-    head = ("method", "best setting", "runs", "validation", "test", "points", "95 % interval")
+    head = ("method", "best setting", "trials", "runs", "validation", "test", "points", "95 % interval")
     body = (tuple(map(Cell, _chosen(choice))) for choice in results.choices)
     caption = (
         "Each method at its best setting by validation accuracy, if it was run under all: accuracies (%) of the last "
@@ -80,10 +96,11 @@ def _chosen(choice: Choice) -> tuple[str, ...]:
     return (
         row.method,
         row.setting,
+        str(choice.trials),
         *accuracies,
         gain(found),
         interval(found),
-        p_value(found.corrected if found else None),
+        p_value(found.corrected if found else None) + welch(found),
     )
 
 
@@ -96,13 +113,24 @@ def matrix_grids(results: Results) -> list[Grid]:
     ]
 
 
-def note(results: Results) -> str:
-    """What the numbers of the tables mean."""
-    return (
+def note(results: Results, *without: str) -> str:
+    """What the numbers of the tables mean.
+
+    Args:
+        results: What the tables show.
+        *without: Columns of the differences that are not shown.
+    """
+    sentences = [
         "Test accuracy in percent: mean ± standard deviation over the finished runs. The last epoch is the primary "
         f"outcome. {explanation(results.validated)} Training time: mean of the first 30 epochs, and its ratio to "
-        f"{results.base} where the runs of either vary by less than a tenth. {_TESTS}"
-    )
+        f"{results.base} where the runs of either vary by less than a tenth."
+    ]
+    if any(row.published for row in results.rows):
+        sentences.append(f"paper: time ratio: the paper's time over the one it printed for {results.base}, if any.")
+    if results.choices:
+        sentences.append(_TRIALS)
+    sentences.append(f"Differences are {_PAIRING}")
+    return " ".join([*sentences, *(text for name, text in _COLUMNS.items() if name not in without)])
 
 
 def matrix_note(results: Results) -> str:
@@ -111,11 +139,11 @@ def matrix_note(results: Results) -> str:
     if _is_large(results):
         return (
             f"Row minus column: difference of the test accuracy at the last epoch, bold where {what} is below "
-            f"{SIGNIFICANT}. Intervals and p-values are in differences.csv and differences.json."
+            f"{SIGNIFICANT}; {_PAIRING} Intervals, p-values and n are in differences.csv and differences.json."
         )
     return (
-        f"Row minus column: difference of the test accuracy at the last epoch, its 95 % interval, and {what}. "
-        "Paired over the n seeds that both methods have."
+        f"Row minus column: difference of the test accuracy at the last epoch, its 95 % interval, and {what}; "
+        f"{_PAIRING} {_COLUMNS['n']}"
     )
 
 
@@ -182,11 +210,12 @@ def _pair(results: Results, ours: Row, other: Row) -> Cell:
     if found is None:
         return Cell("")
     if found.p is None:
-        return Cell(f"{gain(found)}\nn {found.n}")
-    p = p_value(found.corrected)
-    return Cell(f"{gain(found)}\n{interval(found)}\np {p if p.startswith('<') else f'= {p}'}, n {found.n}")
+        return Cell(f"{gain(found)}\nn {found.n}{welch(found)}")
+    return Cell(f"{gain(found)}\n{interval(found)}\np {p_equals(found.corrected)}, n {found.n}{welch(found)}")
 
 
 def _short_pair(results: Results, ours: Row, other: Row) -> Cell:
     found = results.matrix.get((ours.label, other.label))
-    return Cell(gain(found) if found else "", bool(found and (found.corrected or 1.0) < SIGNIFICANT))
+    if found is None:
+        return Cell("")
+    return Cell(f"{gain(found)}{welch(found)}", found.corrected is not None and found.corrected < SIGNIFICANT)

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from aon.lab.experiment.records import Status
-from aon.lab.methods.grammar import parse
 from aon.lab.report.cells import mean_and_spread, p_equals
 from aon.lab.report.outcomes import OUTCOMES, PRIMARY, explanation, title
 from aon.lab.report.statistics import SIGNIFICANT, Difference
@@ -169,17 +168,12 @@ def _left_out(results: Results) -> list[str]:
 
 def _variants(best: Row, rows: Sequence[Row]) -> list[str]:
     """A caution where the best is the highest of several variants of a method that the base is not a variant of."""
-    own = [row for row in rows if _words(row) == _words(best)]
+    own = [row for row in rows if row.words == best.words]
     if len(own) < 2 or any(row.is_base for row in own):
         return []
     caution = f"{best.method} is the highest of {len(own)} variants of one method, which favours it"
     chosen = best_by_validation(own)
     return [f"{caution}; the best of them by validation accuracy is {chosen.method}." if chosen else f"{caution}."]
-
-
-def _words(row: Row) -> tuple[str, ...]:
-    """The words of a method without their options."""
-    return tuple(part.name for part in parse(row.runs[0].config.method).parts)
 
 
 def _missing(results: Results) -> list[str]:
