@@ -147,18 +147,18 @@ def _run(run: Record) -> tuple[str, int]:
 
 
 def conclusion(runs: dict[str, list[Record]]) -> str:
-    """The hypotheses by verdict, a line for each that some have, then the numbers of those that have none yet."""
+    """The hypotheses by verdict, a list for each that some have, then the numbers of those that have none yet."""
     by_number: dict[str, list[Finding]] = {}
     for finding in judge(runs):
         by_number.setdefault(finding.claim.number, []).append(finding)
     verdicts = {number: _together(found) for number, found in by_number.items()}
-    lines = []
+    parts = []
     for verdict in VERDICTS:
-        if own := [_named(by_number[number]) for number, one in verdicts.items() if one == verdict]:
-            lines.append(f"- **{verdict.capitalize()}:** {'; '.join(own)}.")
+        if own := [f"- {_named(by_number[number])}" for number, one in verdicts.items() if one == verdict]:
+            parts += [f"**{verdict.capitalize()}**", "\n".join(own)]
     if waiting := [number for number, one in verdicts.items() if one is None]:
-        lines.append(f"- **No verdict yet:** {', '.join(waiting)}.")
-    return "\n".join(lines)
+        parts.append(f"**No verdict yet**: {', '.join(waiting)}")
+    return "\n\n".join(parts)
 
 
 def _together(findings: Sequence[Finding]) -> str | None:
@@ -180,7 +180,7 @@ def _named(findings: Sequence[Finding]) -> str:
     else:
         values = [one.found.value for one in findings if one.found]
         better, found = f"one of {len(findings)} maps", f"{min(values):+.2f} to {max(values):+.2f}"
-    return f"{better} above {base} on {data} ({number}: {found})"
+    return f"{better} above {base} on {data}: {found} ({number})"
 
 
 def findings(runs: dict[str, list[Record]]) -> list[str]:

@@ -136,18 +136,20 @@ def test_convergence_is_the_paired_difference_of_the_training_losses():
 
 
 def test_the_conclusion_lists_claims_by_verdict():
-    lines = conclusion({"cifar10": runs(range(100, 108))}).splitlines()
-    assert re.match(r"- \*\*Holds:\*\* BN\+AON\(q=2\) above BN\+orthonormal on CIFAR-10 \(H3: \+\d\.\d\d \[", lines[0])
-    assert lines[1].startswith("- **The opposite holds:** BN+AON(q=2) above BN on CIFAR-10 (H1: -")
-    assert lines[-1] == "- **No verdict yet:** H4, H5, H6, H7, H8, H9, H10, H11."
-    assert conclusion({}).startswith("- **No verdict yet:** H1, H2,")
+    parts = conclusion({"cifar10": runs(range(100, 108))}).split("\n\n")
+    assert parts[0] == "**Holds**"
+    assert re.fullmatch(r"- BN\+AON\(q=2\) above BN\+orthonormal on CIFAR-10: \+\d\.\d\d \[.*\] \(H3\)", parts[1])
+    assert parts[2] == "**The opposite holds**"
+    assert parts[3].startswith("- BN+AON(q=2) above BN on CIFAR-10: -")
+    assert parts[-1] == "**No verdict yet**: H4, H5, H6, H7, H8, H9, H10, H11"
+    assert conclusion({}).startswith("**No verdict yet**: H1, H2,")
 
 
 @pytest.mark.parametrize(
     ("ends", "expected"),
     [
-        ((80.0, 60.0, 70.0, 70.0), "- **Holds:** BN+AON(q=2, centre=top) above BN+AON(q=2) on CIFAR-10 (H11: +10.0"),
-        ((60.0, 60.0, 60.0, 60.0), "- **Not shown:** one of 5 maps above BN+AON(q=2) on CIFAR-10 (H11: -10."),
+        ((80.0, 60.0, 70.0, 70.0), "**Holds**\n\n- BN+AON(q=2, centre=top) above BN+AON(q=2) on CIFAR-10: +10.0"),
+        ((60.0, 60.0, 60.0, 60.0), "**Not shown**\n\n- one of 5 maps above BN+AON(q=2) on CIFAR-10: -10."),
     ],
 )
 def test_a_hypothesis_of_several_maps_holds_if_one_does(ends, expected):
