@@ -84,6 +84,24 @@ def settings_table(found: Sequence[Setting], best: str | None) -> str:
     return "\n".join(lines)
 
 
+def contrasts(found: Sequence[Setting], best: str | None) -> str:
+    """A line for each setting: AON less the penalty, and the best of our maps less AON, over the seeds of both.
+
+    Args:
+        found: The settings.
+        best: The best of our maps, without its normaliser; None before it is known.
+    """
+    pairs = [("aon", "orth"), *([(best, "aon")] if best else [])]
+    names = [f"{parse(ours).label} less {parse(other).label}" for ours, other in pairs]
+    lines = [f"| {' | '.join(['', *(cell for name in names for cell in (name, 'seeds'))])} |"]
+    lines.append("|:--|" + "--:|" * (2 * len(pairs)))
+    for one in found:
+        own = [between(one.method(ours), one.method(other), one.runs) for ours, other in pairs]
+        cells = [cell for gain in own for cell in (gain_with_interval(gain), str(gain.n) if gain else NOTHING)]
+        lines.append(f"| {' | '.join([one.label, *cells])} |")
+    return "\n".join(lines)
+
+
 def _seeds(runs: Runs, methods: Sequence[str]) -> str:
     """How many seeds the methods have that were run at all."""
     counts = [n for method in methods if (n := len(_scores(runs, method)))]

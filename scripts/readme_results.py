@@ -196,8 +196,11 @@ def answers(folder: Path) -> str:
     others = [runs for name in folders for runs in by_setting(folder / name)]
     found = exploratory.settings(main, others) if main else []
     best = _chosen(folder / MAPS.folder)
-    table = exploratory.settings_table(found, best.partition("+")[2] if best else None)
-    return f"{table}\n\n{exploratory.tuned(found)}" if len(found) > 1 else table
+    ours = best.partition("+")[2] if best else None
+    table = exploratory.settings_table(found, ours)
+    if len(found) < 2:
+        return table
+    return "\n\n".join([table, exploratory.contrasts(found, ours), exploratory.tuned(found)])
 
 
 def fits(runs: dict[str, list[Record]]) -> str:

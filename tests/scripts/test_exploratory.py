@@ -1,6 +1,6 @@
 """Tables and sentences on the exploratory questions of the study."""
 
-from scripts.exploratory import NOT_RUN, fit, orthonormality, settings, settings_table, tuned
+from scripts.exploratory import NOT_RUN, contrasts, fit, orthonormality, settings, settings_table, tuned
 from tests.lab import factory
 
 METHODS = ("bn", "bn+orth", "bn+aon")
@@ -43,6 +43,19 @@ def test_the_best_map_has_a_column_and_one_seed_no_interval():
     line = lines(settings(factory.comparison(epochs=3), [runs]), best)[1]
     assert line[5] != "-"
     assert "[" not in line[5]
+
+
+def test_methods_are_compared_with_each_other_under_every_setting():
+    best = "aon:expansion=minimax"
+    main = factory.comparison((*METHODS, f"bn+{best}"), seeds=(0, 1), epochs=3)
+    other = factory.comparison(("ln", "ln+aon"), seeds=(0,), epochs=3)
+    last = {(run.config.method, run.config.seed): run.last.test_accuracy for run in main}
+    first, second = contrasts(settings(main, [other]), best).splitlines()[2:]
+    cells = [cell.strip() for cell in first.split("|")[2:-1]]
+    for cell, (ours, base) in zip(cells[::2], (("bn+aon", "bn+orth"), (f"bn+{best}", "bn+aon")), strict=True):
+        assert cell.startswith(f"{sum(last[ours, seed] - last[base, seed] for seed in (0, 1)) / 2:+.2f} [")
+    assert cells[1::2] == ["2", "2"]
+    assert second.endswith("| - | - | - | - |")
 
 
 def test_seeds_that_differ_between_methods_are_a_range():
