@@ -34,7 +34,7 @@ class Step(NamedTuple):
     Attributes:
         plan: Name of a TOML file in results/study.
         folder: The comparison it belongs to.
-        best: If given, the best of our maps behind this normaliser is run in place of the plan's methods.
+        best: If given, the best of our maps behind this normaliser is run beside the plan's methods.
     """
 
     plan: str
@@ -54,13 +54,10 @@ CORE = (
 AGAIN = Step("cifar10-again", "cifar10-again")
 EXPLORATORY = (
     AGAIN,
-    Step("cifar10-linear", "cifar10-linear"),
     Step("cifar10-linear", "cifar10-linear", best="bn"),
     Step("cifar10-rates", "cifar10-rates"),
     Step("cifar10-decay", "cifar10-decay"),
-    Step("cifar10-resnet20", "cifar10-resnet20"),
     Step("cifar10-resnet20", "cifar10-resnet20", best="bn"),
-    Step("cifar10-vit", "cifar10-vit"),
     Step("cifar10-vit", "cifar10-vit", best="ln"),
 )
 STEPS = (*CORE, *EXPLORATORY)
@@ -105,7 +102,7 @@ def order() -> Iterator[tuple[Step, int | None]]:
     So each exploratory question has an answer from one seed before any has two.
     """
     yield from ((step, None) for step in CORE)
-    seeds = {step: plan_comparison({}, _file(step)).seeds for step in EXPLORATORY}
+    seeds = {step: plan_comparison({}, _file(step.plan)).seeds for step in EXPLORATORY}
     for seed in sorted({seed for own in seeds.values() for seed in own}):
         yield from ((step, seed) for step in EXPLORATORY if seed in seeds[step])
 
@@ -118,19 +115,20 @@ def command(step: Step, out: Path, seed: int | None = None) -> list[str]:
         out: Where the runs go.
         seed: The seed to run, by a copy of the plan beside the runs; all seeds of the plan if not given.
     """
-    file = _file(step) if seed is None else _with_seed(step, seed, out)
+    file = _file(step.plan) if seed is None else _with_seed(step, seed, out)
     words = ["compare", "--config", str(file), "--out", str(out / step.folder)]
     if step.best:
-        words += ["--methods", best_map(out / MAPS.folder).replace("bn+", f"{step.best}+", 1)]
+        best = best_map(out / MAPS.folder).replace("bn+", f"{step.best}+", 1)
+        words += ["--methods", ",".join([*plan_comparison({}, file).methods, best])]
     return [sys.executable, "-m", "aon.lab", *words, "--workers", str(WORKERS)]
 
 
-def _file(step: Step) -> Path:
-    return PLANS / f"{step.plan}.toml"
+def _file(plan: str) -> Path:
+    return PLANS / f"{plan}.toml"
 
 
 def _with_seed(step: Step, seed: int, out: Path) -> Path:
-    lines = _file(step).read_text(encoding="utf-8").splitlines()
+    lines = _file(step.plan).read_text(encoding="utf-8").splitlines()
     copy = out / f"{step.plan}-{seed}.toml"
     copy.parent.mkdir(parents=True, exist_ok=True)
     write_text(copy, "\n".join(f"seeds = [{seed}]" if line.startswith("seeds =") else line for line in lines) + "\n")
@@ -146,7 +144,7 @@ def best_map(folder: Path) -> str:
     Raises:
         LabError: if one of those is not done.
     """
-    plan = plan_comparison({}, _file(MAPS))
+    plan = plan_comparison({}, _file(MAPS.plan))
     found: dict[str, list[float]] = {method: [] for method in plan.methods}
     for record in records.load_all(folder):
         if record.config.method in found and record.config.seed in plan.seeds and record.status == "done":
@@ -208,17 +206,11 @@ def planned(folder: Path) -> list[records.Comparison]:
         folder: A comparison.
     """
     whole, found = records.load_comparison(folder), []
-    for step in STEPS:
-        if step.folder == folder.name and not step.best:
-            plan = plan_comparison({}, _file(step))
-            words = ["aon", "compare", "--config", f"results/study/{step.plan}.toml", "--out", f"FOLDER/{step.folder}"]
-            update = {
-                "name": TITLES[folder.name],
-                "methods": plan.methods,
-                "seeds": plan.seeds,
-                "command": tuple(words),
-            }
-            found.append(whole.model_copy(update=update))
+    for name in dict.fromkeys(step.plan for step in STEPS if step.folder == folder.name):
+        plan = plan_comparison({}, _file(name))
+        words = ("aon", "compare", "--config", f"results/study/{name}.toml", "--out", f"FOLDER/{folder.name}")
+        update = {"name": TITLES[folder.name], "methods": plan.methods, "seeds": plan.seeds, "command": words}
+        found.append(whole.model_copy(update=update))
     return found
 
 

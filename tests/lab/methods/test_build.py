@@ -280,12 +280,13 @@ def test_a_network_that_is_a_classifier_only_has_a_gain_too() -> None:
     assert torch.equal(model.model.get_parameter("1.gain"), torch.ones(2))
 
 
-def test_options_without_effect_give_the_same_losses() -> None:
+def test_two_names_of_one_method_give_the_same_losses() -> None:
     for one, other in (
         ("aon:order=0", "aon:order=0:centre=mean"),
         ("aon:order=0", "aon:order=0:prescale=on"),
         ("aon:centre=top", "aon:centre=top:prescale=on"),
         ("aon:scale=frobenius", "aon:scale=frobenius:iterations=3"),
+        ("ln:eps=0.001+aon", "gn:groups=1:eps=0.001+aon"),
     ):
         assert parse(one).effective == parse(other).effective
         assert steps(prepared(one)) == steps(prepared(other))

@@ -5,7 +5,7 @@ from tests.lab import factory
 
 from aon.lab.errors import LabError
 from aon.lab.report.statistics import difference, holm, summarise
-from aon.lab.report.summary import seconds_per_epoch, summarise_runs
+from aon.lab.report.summary import seconds_per_epoch, summarise_runs, varying
 
 VALID = {"validation_size": 200}
 
@@ -127,6 +127,14 @@ def test_runs_of_other_settings_are_never_averaged_and_each_has_its_own_base():
     assert results.settings == ["learning rate 0.1", "learning rate 0.2"]
     assert results.methods == ["BN", "BN+AON(q=2)"]
     assert len(results.matrix) == 4  # pairs of one setting only
+
+
+def test_numbers_of_images_that_are_not_given_are_named():
+    without, some = factory.record("bn"), factory.record("bn", validation_size=50, train_size=200)
+    assert varying([without, some], {"train_size", "validation_size"}) == [
+        ("train size all", "validation size 0"),
+        ("train size 200", "validation size 50"),
+    ]
 
 
 def test_the_best_setting_of_each_method_is_chosen_by_validation_and_not_by_test():

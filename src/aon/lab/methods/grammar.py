@@ -122,13 +122,13 @@ class Method:
 
     @property
     def effective(self) -> "Method":
-        """The method without options that change nothing: equal for two methods that differ by such options only.
+        """The method without options that change nothing, and `gn:groups=1` as `ln`: equal if two compute the same.
 
         Example:
             >>> str(parse("bn+aon:order=0:centre=mean").effective)
             'bn+aon:order=0'
         """
-        return Method(tuple(_without(part, *_idle(part)) for part in self.parts))
+        return Method(tuple(_as_layer_norm(_without(part, *_idle(part))) for part in self.parts))
 
 
 def parse(text: str) -> Method:
@@ -257,6 +257,11 @@ def _check_company(parts: list[Part]) -> None:
 
 def _without(part: Part, *names: str) -> Part:
     return Part(part.name, tuple((key, value) for key, value in part.options if key not in names))
+
+
+def _as_layer_norm(part: Part) -> Part:
+    """`ln` for `gn` with a single group: the same wherever `gn` can be used, which is not on tokens."""
+    return Part("ln", _without(part, "groups").options) if part.name == "gn" and part["groups"] == 1 else part
 
 
 def _idle(part: Part) -> tuple[str, ...]:

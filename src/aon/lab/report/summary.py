@@ -239,13 +239,16 @@ def varying(records: Sequence[Record], names: Set[str] = RunConfig.model_fields.
         run.config.model_dump(mode="json", include=set(names) - _NOT_COMPARED) for run in records
     ]
     differing = [name for name in (data[0] if data else ()) if any(one[name] != data[0][name] for one in data)]
-    return [tuple(f"{name.replace('_', ' ')} {_plain(one[name])}" for name in differing) for one in data]
+    return [tuple(f"{name.replace('_', ' ')} {_plain(name, one[name])}" for name in differing) for one in data]
 
 
-def _plain(value: object) -> str:
+def _plain(name: str, value: object) -> str:
+    """A setting's value as it is typed; all images of a part where no number of them is given."""
     if isinstance(value, list):
         return " ".join(map(str, value))
-    return "all" if value is None else str(value)
+    if value is None:
+        return "0" if name == "validation_size" else "all"
+    return str(value)
 
 
 def _row(method: str, setting: str, task: str, runs: list[Record], base: list[Record]) -> Row:
