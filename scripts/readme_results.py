@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from pathlib import Path
 
-from scripts.study import AGAIN, EXPLORATORY, MAPS, PLANS, best_map
+from scripts.study import AGAIN, EXPLORATORY, MAPS, PLANS, TO_ZERO, best_map
 
 from aon.lab.bench.record import load as load_bench
 from aon.lab.errors import LabError
@@ -203,9 +203,11 @@ def answers(folder: Path) -> str:
     return "\n\n".join([table, exploratory.contrasts(found, ours), exploratory.tuned(found)])
 
 
-def fits(runs: dict[str, list[Record]]) -> str:
-    """How well each method fits its training images, for each data set."""
-    return "\n\n".join(f"{claims.DATA[name]}:\n\n{exploratory.fit(own)}" for name, own in runs.items())
+def fits(folder: Path) -> str:
+    """How well each method fits its training images: on each data set, and where the learning rate falls to zero."""
+    parts = {claims.DATA[name]: own for name, own in study_runs(folder).items()}
+    parts["CIFAR-10, learning rate falling to zero (exploratory)"] = finished(folder / TO_ZERO.folder)
+    return "\n\n".join(f"{name}:\n\n{exploratory.fit(own)}" for name, own in parts.items())
 
 
 def _chosen(folder: Path) -> str | None:
@@ -292,7 +294,7 @@ def documents(root: Path = ROOT) -> dict[Path, str]:
     whole = "\n\n".join([reading(every), *map(table, every)])
     page = between(reproducing.read_text(encoding="utf-8"), "results", whole)
     page = between(page, "summary", claims.conclusion(runs))
-    page = between(page, "fit", fits(runs))
+    page = between(page, "fit", fits(results / "study"))
     page = between(page, "settings", answers(results / "study"))
     page = between(page, "orthonormality", exploratory.orthonormality(runs[MAPS.folder]))
     return {

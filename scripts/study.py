@@ -52,9 +52,10 @@ CORE = (
     Step("cifar10-main", "cifar10", best="bn"),
 )
 AGAIN = Step("cifar10-again", "cifar10-again")
+TO_ZERO = Step("cifar10-linear", "cifar10-linear", best="bn")
 EXPLORATORY = (
     AGAIN,
-    Step("cifar10-linear", "cifar10-linear", best="bn"),
+    TO_ZERO,
     Step("cifar10-rates", "cifar10-rates"),
     Step("cifar10-decay", "cifar10-decay"),
     Step("cifar10-resnet20", "cifar10-resnet20", best="bn"),
