@@ -1,26 +1,24 @@
-"""Answer the exploratory questions of results/study/PLAN.md on the records that exist, without verdicts.
+"""Compare methods under other learning rates, schedules, weight decay and networks, without verdicts.
 
-Other learning rates, schedules, weight decay and networks; and how much orthonormality goes with which accuracy.
+These are exploratory questions of results/study/PLAN.md, answered on the records that exist.
 """
 
-from collections.abc import Iterable, Sequence
-from statistics import fmean, median
+from collections.abc import Iterable, Mapping, Sequence
+from statistics import fmean, stdev
 from typing import NamedTuple
 
-from scipy import stats  # type: ignore[import-untyped]
-from scripts.claims import between
+from scripts.claims import between, paired
 
 from aon.lab.experiment.config import RunConfig
 from aon.lab.experiment.records import Record
 from aon.lab.methods.grammar import parse
 from aon.lab.report.cells import NOTHING, gain_with_interval
 from aon.lab.report.outcomes import PRIMARY
-from aon.lab.report.spectra_figures import last_spectra
-from aon.lab.report.statistics import difference
+from aon.lab.report.statistics import Difference, difference
 
 Runs = list[Record]
 NOT_RUN = "None of these runs has finished yet."
-OWN_MAPS = ("aon", "polar")
+ENOUGH = 3  # seeds for an interval: that of two hangs on a single degree of freedom
 _SCHEDULES = {"steps": "halved twice", "linear": "falling linearly to zero", "cosine": "falling to zero as a cosine"}
 _SHOWN = ("network", "optimiser", "learning_rate", "schedule", "warm_up", "weight_decay")
 
@@ -65,6 +63,20 @@ def _base(runs: Runs) -> str:
     return next(base for base in ("bn", "ln") if any(run.config.method.split("+")[0] == base for run in runs))
 
 
+def gain_of_few(found: Difference | None) -> str:
+    """Points above or below, with an interval from three seeds on; of fewer, with their number instead.
+
+    Example:
+        >>> gain_of_few(difference({0: 2.0, 1: 4.0}, {0: 1.0, 1: 1.0})), gain_of_few(difference({0: 2.0}, {0: 1.0}))
+        ('+2.00, n = 2', '+1.00, n = 1')
+        >>> gain_of_few(difference({0: 2.0, 1: 4.0, 2: 3.0}, {0: 1.0, 1: 1.0, 2: 1.0})), gain_of_few(None)
+        ('+2.00 [-0.48, +4.48]', '-')
+    """
+    if found is None or found.n >= ENOUGH:
+        return gain_with_interval(found)
+    return f"{found.value:+.2f}, n = {found.n}"
+
+
 def settings_table(found: Sequence[Setting], best: str | None) -> str:
     """A line for each setting: mean accuracy of the methods, with differences to BN (or LN) over the seeds of both.
 
@@ -76,11 +88,11 @@ def settings_table(found: Sequence[Setting], best: str | None) -> str:
         return NOT_RUN
     methods = ("orth", "aon", *([best] if best else []))
     names = ["BN (LN)", *(f"+{parse(method).label}" for method in methods)]
-    lines = [f"| {' | '.join(['', 'seeds', *names])} |", "|:--|" + "--:|" * (len(names) + 1)]
+    lines = _header(["seeds", *names])
     for one in found:
         own = [one.method(method) for method in methods]
-        cells = [one.label, _seeds(one.runs, [one.base, *own]), _mean(one.runs, one.base)]
-        lines.append(f"| {' | '.join([*cells, *(_mean_and_less(one.runs, method, one.base) for method in own)])} |")
+        cells = [_seeds(one.runs, [one.base, *own]), mean_score(one.runs, one.base)]
+        lines.append(_line(one.label, [*cells, *(_mean_and_less(one.runs, method, one.base) for method in own)]))
     return "\n".join(lines)
 
 
@@ -93,13 +105,80 @@ def contrasts(found: Sequence[Setting], best: str | None) -> str:
     """
     pairs = [("aon", "orth"), *([(best, "aon")] if best else [])]
     names = [f"{parse(ours).label} less {parse(other).label}" for ours, other in pairs]
-    lines = [f"| {' | '.join(['', *(cell for name in names for cell in (name, 'seeds'))])} |"]
-    lines.append("|:--|" + "--:|" * (2 * len(pairs)))
+    lines = _header(names)
     for one in found:
-        own = [between(one.method(ours), one.method(other), one.runs) for ours, other in pairs]
-        cells = [cell for gain in own for cell in (gain_with_interval(gain), str(gain.n) if gain else NOTHING)]
-        lines.append(f"| {' | '.join([one.label, *cells])} |")
+        gains = [between(one.method(ours), one.method(other), one.runs) for ours, other in pairs]
+        lines.append(_line(one.label, map(gain_of_few, gains)))
     return "\n".join(lines)
+
+
+def changes(found: Sequence[Setting], best: str | None) -> str:
+    """What other settings change, against the main runs of the same seeds: accuracies, and differences of methods.
+
+    Main runs of other seeds are left out: a seed can be a lucky one for a method. So are settings of other networks.
+
+    Args:
+        found: The settings, the main runs first.
+        best: The best of our maps, without its normaliser; None before it is known.
+    """
+    main = found[0]
+    ours = ["aon", *([best] if best else [])]
+    methods = [main.base, *map(main.method, ("orth", *ours))]
+    pairs = [(main.method(one), main.base) for one in ("orth", *ours)]
+    pairs += [(main.method("aon"), main.method("orth")), *((main.method(one), main.method("aon")) for one in ours[1:])]
+    others = [one for one in found[1:] if _network(one) == _network(main)]
+    lines = _header([one.label for one in others])
+    for method in methods:
+        own = _scores(main.runs, method)
+        gains = [difference(*_both(_scores(one.runs, method), own)) for one in others]
+        lines.append(_line(parse(method).label, map(gain_of_few, gains)))
+    for better, base in pairs:
+        own = _gaps(main.runs, better, base)
+        gains = [difference(*_both(_gaps(one.runs, better, base), own)) for one in others]
+        lines.append(_line(f"{parse(better).label} less {parse(base).label}", map(gain_of_few, gains)))
+    return "\n".join(lines)
+
+
+def _network(one: Setting) -> str:
+    return one.runs[0].config.network
+
+
+def _gaps(runs: Runs, better: str, base: str) -> dict[int, float]:
+    """The difference of two methods, seed by seed."""
+    ours, theirs = paired(better, base, runs, PRIMARY.of)
+    return {seed: score - theirs[seed] for seed, score in ours.items()}
+
+
+def _both(first: Mapping[int, float], second: Mapping[int, float]) -> tuple[dict[int, float], dict[int, float]]:
+    """The entries of the seeds that both have."""
+    seeds = sorted(first.keys() & second.keys())
+    return {seed: first[seed] for seed in seeds}, {seed: second[seed] for seed in seeds}
+
+
+def one_seed(main: Setting) -> str:
+    """How much the difference of a method to BN varies from seed to seed: the measure for differences of one seed.
+
+    Args:
+        main: The study's main runs.
+    """
+    spreads = []
+    for method in map(main.method, ("orth", "aon")):
+        if len(gaps := list(_gaps(main.runs, method, main.base).values())) >= ENOUGH:
+            spreads.append(f"{stdev(gaps):.1f} points ({parse(method).label})")
+    if not spreads:
+        return ""
+    return (
+        f"In the main runs a difference to {parse(main.base).label} on a single seed has a standard deviation of "
+        f"{' and '.join(spreads)}: smaller differences on one seed mean nothing."
+    )
+
+
+def _header(names: Sequence[str]) -> list[str]:
+    return [_line("", names), "|:--|" + "--:|" * len(names)]
+
+
+def _line(first: str, cells: Iterable[str]) -> str:
+    return f"| {' | '.join([first, *cells])} |"
 
 
 def _seeds(runs: Runs, methods: Sequence[str]) -> str:
@@ -113,7 +192,8 @@ def _scores(runs: Runs, method: str) -> dict[int, float]:
     return {seed: score for seed, score in found.items() if score is not None}
 
 
-def _mean(runs: Runs, method: str) -> str:
+def mean_score(runs: Runs, method: str) -> str:
+    """Mean test accuracy of the last epoch over a method's runs."""
     scores = _scores(runs, method)
     return f"{fmean(scores.values()):.2f}" if scores else NOTHING
 
@@ -121,7 +201,7 @@ def _mean(runs: Runs, method: str) -> str:
 def _mean_and_less(runs: Runs, method: str, base: str) -> str:
     """The mean, and the difference to the base over the seeds of both."""
     found = between(method, base, runs)
-    return _mean(runs, method) + (f" ({gain_with_interval(found)})" if found else "")
+    return mean_score(runs, method) + (f" ({gain_of_few(found)})" if found else "")
 
 
 def tuned(found: Sequence[Setting], methods: Sequence[str] = ("bn", "bn+orth", "bn+aon")) -> str:
@@ -131,7 +211,7 @@ def tuned(found: Sequence[Setting], methods: Sequence[str] = ("bn", "bn+orth", "
         found: The settings; those of the first one's network are compared.
         methods: What is compared, against the first.
     """
-    same = [one for one in found if one.runs[0].config.network == found[0].runs[0].config.network]
+    same = [one for one in found if _network(one) == _network(found[0])]
     seeds = set.intersection(*({*_scores(one.runs, method)} for one in same for method in methods))
     if len(same) < 2 or not seeds:
         return "Each method at its own best setting: not known before every setting has run."
@@ -142,11 +222,11 @@ def tuned(found: Sequence[Setting], methods: Sequence[str] = ("bn", "bn+orth", "
         chosen[method] = {seed: score for seed, score in _scores(best.runs, method).items() if seed in seeds}
         words.append(f"{parse(method).label} {fmean(chosen[method].values()):.2f} ({best.label})")
     gains = {method: difference(chosen[method], chosen[methods[0]]) for method in methods[1:]}
-    less = [f"{parse(method).label} {gain_with_interval(gain)}" for method, gain in gains.items()]
+    less = [f"{parse(method).label} {gain_of_few(gain)}" for method, gain in gains.items()]
     over = f"{len(seeds)} seed{'s' * (len(seeds) > 1)}"
     return (
         f"Each method at its own best of these {len(same)} settings on the VGG, by validation accuracy of the last "
-        f"epoch, over the {over} that all have: {'; '.join(words)}. Less {parse(methods[0]).label}: {', '.join(less)}."
+        f"epoch, over the {over} that all have: {'; '.join(words)}. Less {parse(methods[0]).label}: {'; '.join(less)}."
     )
 
 
@@ -154,88 +234,3 @@ def _validation(runs: Runs, method: str, seeds: set[int]) -> float:
     return fmean(
         run.epochs[-1].val_accuracy for run in runs if run.config.method == method and run.config.seed in seeds
     )
-
-
-def orthonormality(runs: Runs) -> str:
-    """Orthonormality error and accuracy of each method, nearest to orthonormal first, and their rank correlation.
-
-    Args:
-        runs: Finished runs of one setting.
-    """
-    points: dict[str, list[tuple[float, float]]] = {}
-    for run in runs:
-        errors, score = [layer.error for layer in last_spectra(run) if layer.error is not None], PRIMARY.of(run)
-        if errors and score is not None:
-            points.setdefault(run.config.method, []).append((median(errors), score))
-    if not points:
-        return NOT_RUN
-    lines = ["| method | runs | orthonormality error | last epoch |", "|:--|--:|--:|--:|"]
-    for method, own in sorted(points.items(), key=lambda item: fmean(error for error, _ in item[1])):
-        error, score = (fmean(column) for column in zip(*own, strict=True))
-        lines.append(f"| {parse(method).label} | {len(own)} | {error:.2f} | {score:.2f} |")
-    maps = {method: own for method, own in points.items() if method.partition("+")[2].split(":")[0] in OWN_MAPS}
-    flattening = {method: own for method, own in maps.items() if ":order=0" not in method}
-    groups = {"all runs": points, "AON of any kind, Polar": maps, "those without order 0": flattening}
-    words = [f"{_ranked(some)} ({name})" for name, some in groups.items()]
-    return "\n".join(lines) + f"\n\nRank correlation of error and accuracy, run by run: {', '.join(words)}."
-
-
-def _ranked(points: dict[str, list[tuple[float, float]]]) -> str:
-    pairs = [pair for own in points.values() for pair in own]
-    return rank_correlation([error for error, _ in pairs], [score for _, score in pairs])
-
-
-def fit(runs: Runs, base: str = "bn") -> str:
-    """How well each method fits its training images, best first, beside its test accuracy.
-
-    The last column compares validation accuracy where the training loss is the same: around the epoch in which a
-    method reaches the last training loss of the base, against the last epochs of the base, paired by seed.
-
-    Args:
-        runs: Finished runs of one setting.
-        base: The method that the others are compared with.
-    """
-    by_method: dict[str, dict[int, Record]] = {}
-    for run in runs:
-        by_method.setdefault(run.config.method, {})[run.config.seed] = run
-    lines = [
-        "| method | runs | training loss | training accuracy | test accuracy | validation at equal loss, less BN |",
-        "|:--|--:|--:|--:|--:|--:|",
-    ]
-    if not by_method:
-        return NOT_RUN
-    ends = {method: [run.epochs[-1] for run in own.values()] for method, own in by_method.items()}
-    for method in sorted(ends, key=lambda method: fmean(row.train_loss for row in ends[method])):
-        rows = ends[method]
-        means = [f"{fmean(row.train_loss for row in rows):.2f}", f"{fmean(row.train_accuracy for row in rows):.1f}"]
-        equal = NOTHING if method == base else _at_equal_loss(by_method[method], by_method.get(base, {}))
-        lines.append(f"| {parse(method).label} | {len(rows)} | {' | '.join([*means, _mean(runs, method), equal])} |")
-    pairs = [(run.epochs[-1].train_loss, score) for run in runs if (score := PRIMARY.of(run)) is not None]
-    ranked = rank_correlation([loss for loss, _ in pairs], [score for _, score in pairs])
-    return (
-        "\n".join(lines)
-        + f"\n\nRank correlation of training loss and test accuracy over the {len(pairs)} runs: {ranked}."
-    )
-
-
-def _at_equal_loss(own: dict[int, Record], base: dict[int, Record]) -> str:
-    ours, theirs = {}, {}
-    for seed in own.keys() & base.keys():
-        goal = base[seed].epochs[-1].train_loss
-        reached = next((row.epoch for row in own[seed].epochs if row.train_loss <= goal), None)
-        if reached is not None:
-            ours[seed] = fmean(row.val_accuracy for row in own[seed].epochs if abs(row.epoch - reached) <= 1)
-            theirs[seed] = fmean(row.val_accuracy for row in base[seed].epochs[-3:])
-    return gain_with_interval(difference(ours, theirs)) if ours else NOTHING
-
-
-def rank_correlation(first: Sequence[float], second: Sequence[float]) -> str:
-    """Spearman's correlation; nothing where there are too few values or they do not differ.
-
-    Example:
-        >>> rank_correlation([1, 2, 3], [10, 30, 20]), rank_correlation([1, 1, 1], [1, 2, 3])
-        ('+0.50', '-')
-    """
-    if len(first) < 3 or len({*first}) == 1 or len({*second}) == 1:
-        return NOTHING
-    return f"{stats.spearmanr(first, second).statistic:+.2f}"

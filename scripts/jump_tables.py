@@ -12,7 +12,7 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any, NamedTuple
 
-from scripts.exploratory import rank_correlation
+from scripts.accuracy_tables import rank_correlation
 from scripts.measure_jumps import RECORDS, ROOT, VARIANTS
 
 from aon.lab.experiment.config import RunConfig, make

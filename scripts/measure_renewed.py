@@ -15,9 +15,9 @@ from statistics import fmean, median
 from typing import NamedTuple
 
 import torch
-from scripts.exploratory import label
+from scripts.exploratory import gain_of_few, label
 from scripts.measure_jumps import accuracy, renew_statistics
-from scripts.study import PLANS, ROOT
+from scripts.study import AGAIN, PLANS, ROOT
 
 from aon.lab.data import train_batches
 from aon.lab.errors import LabError
@@ -25,7 +25,7 @@ from aon.lab.experiment import records
 from aon.lab.experiment.config import RunConfig, make
 from aon.lab.experiment.plans import plan_comparison
 from aon.lab.methods.grammar import parse
-from aon.lab.report.cells import NOTHING, gain_with_interval
+from aon.lab.report.cells import NOTHING
 from aon.lab.report.statistics import difference
 from aon.lab.system.files import write_text
 from aon.lab.training import checkpoints, machine, preparation
@@ -34,17 +34,30 @@ RENEWED = ROOT / "results" / "renewed"
 PAGE = ROOT / "docs" / "reproducing.md"
 BEGIN, END = "<!-- renewed: begin (made by scripts/measure_renewed.py) -->", "<!-- renewed: end -->"
 NORMALISER = "bn"
-METHODS = (NORMALISER, "bn+orth", "bn+aon", "bn+aon:expansion=minimax")
 TO_ZERO = ("linear", "cosine")
 ROUNDING = 0.05  # points; five of 10,000 test images may fall to the other side on another processor
 
 
 class Renewal(NamedTuple):
-    """Test accuracy of a run's last weights: with the statistics it ended with, and with those recomputed."""
+    """Test accuracy of a run's last weights: with the statistics it ended with, and with those recomputed.
 
+    Attributes:
+        folder: Name of the comparison that the run belongs to.
+        config: The run.
+        plain: In percent, with the statistics it ended with.
+        renewed: In percent, with those recomputed.
+    """
+
+    folder: str
     config: RunConfig
     plain: float
     renewed: float
+
+    @property
+    def change(self) -> float:
+        """What recomputing changes, in points; 0 within rounding."""
+        gain = self.renewed - self.plain
+        return gain if abs(gain) > ROUNDING else 0.0
 
 
 def retest(folder: Path, root: Path | None = None) -> Renewal:
@@ -68,7 +81,7 @@ def retest(folder: Path, root: Path | None = None) -> Renewal:
     renew_statistics(
         parts, train_batches(data, config.batch_size, seed=config.seed, epoch=config.epochs, augment=config.augment)
     )
-    return Renewal(config, plain, accuracy(parts, data, config.batch_size, "test"))
+    return Renewal(folder.parents[1].name, config, plain, accuracy(parts, data, config.batch_size, "test"))
 
 
 def measure(runs: Path, out: Path = RENEWED) -> None:
@@ -94,8 +107,8 @@ def measure(runs: Path, out: Path = RENEWED) -> None:
 
 def load(folder: Path = RENEWED) -> list[Renewal]:
     """Every record."""
-    rows = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*/*.json"))]
-    return [Renewal(make(row["config"]), row["plain"], row["renewed"]) for row in rows]
+    rows = {path: json.loads(path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*/*.json"))}
+    return [Renewal(path.parent.name, make(row["config"]), row["plain"], row["renewed"]) for path, row in rows.items()]
 
 
 def table(tested: Sequence[Renewal]) -> str:
@@ -111,7 +124,8 @@ def table(tested: Sequence[Renewal]) -> str:
     main = plan_comparison({}, PLANS / "cifar10-main.toml").base
     groups: dict[str, list[Renewal]] = {}
     for one in tested:
-        groups.setdefault(label(one.config, main), []).append(one)
+        repeated = " (repeated)" if one.folder == AGAIN.folder else ""
+        groups.setdefault(label(one.config, main) + repeated, []).append(one)
     for name, own in groups.items():
         lines += [f"| {name} | {' | '.join(cells)} |" for cells in _lines(own)]
     return "\n".join(lines)
@@ -124,7 +138,7 @@ def _lines(own: Sequence[Renewal]) -> Iterator[list[str]]:
     for one in own:
         plain[one.config.method][one.config.seed] = one.plain
         renewed[one.config.method][one.config.seed] = one.renewed
-    for method in [method for method in METHODS if method in plain]:
+    for method in sorted(plain, key=lambda method: (method != NORMALISER, method)):
         means = [f"{fmean(scores[method].values()):.2f}" for scores in (plain, renewed)]
         yield [parse(method).label, str(len(plain[method])), *means, _less(plain, method), _less(renewed, method)]
 
@@ -134,18 +148,22 @@ def _less(scores: dict[str, dict[int, float]], method: str) -> str:
     base = scores.get(NORMALISER, {})
     if method == NORMALISER or not scores[method].keys() & base.keys():
         return NOTHING
-    return gain_with_interval(difference(scores[method], base))
+    return gain_of_few(difference(scores[method], base))
 
 
 def changes(tested: Sequence[Renewal]) -> str:
     """What recomputed statistics do to the runs whose learning rate falls to zero, and to the others."""
     lines = []
     for words, to_zero in (("does not fall to zero", False), ("falls to zero", True)):
-        gains = [one.renewed - one.plain for one in tested if (one.config.schedule in TO_ZERO) is to_zero]
+        gains = [one.change for one in tested if (one.config.schedule in TO_ZERO) is to_zero]
         if gains:
-            higher = sum(gain > 0 for gain in gains)
+            higher, lower = sum(gain > 0 for gain in gains), sum(gain < 0 for gain in gains)
             spread = f"from {min(gains):+.2f} to {max(gains):+.2f} points, median {median(gains):+.2f}"
-            lines.append(f"- Where the learning rate {words}, it raises {higher} of {len(gains)} runs: {spread}.")
+            counts = f"it raises {higher} and lowers {lower} of {len(gains)} runs: {spread}"
+            lines.append(f"- Where the learning rate {words}, {counts}.")
+    lines.append(
+        f"- Changes of {ROUNDING} points and less are counted as 0: another processor's rounding makes as much."
+    )
     return "\n".join(lines)
 
 

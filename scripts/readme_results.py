@@ -22,12 +22,13 @@ from aon.lab.experiment.config import RunConfig
 from aon.lab.experiment.plans import plan_comparison
 from aon.lab.experiment.records import COMPARISON, Record, load_all, load_comparison
 from aon.lab.methods.grammar import parse
-from aon.lab.report.cells import NOTHING, gain_with_interval, p_value
+from aon.lab.report.cells import NOTHING, p_value
+from aon.lab.report.outcomes import explanation, has_validation
 from aon.lab.report.statistics import Difference, difference, holm, summarise
 from aon.lab.report.study import FINDINGS
 from aon.lab.report.verdict import FEW_SEEDS
 from aon.lab.system.files import write_text
-from scripts import claims, exploratory
+from scripts import accuracy_tables, claims, claims_text, exploratory
 
 ROOT = Path(__file__).resolve().parents[1]
 BASES = ("bn", "ln")
@@ -94,7 +95,7 @@ def _table(folder: Path, runs: list[Record]) -> str:
     for method, gain, p in zip(methods, gains, corrected, strict=True):
         label = next(run.label for run in runs if run.config.method == method)
         cells = [label, str(len(last[method])), _mean(last[method]), _mean(_scores(runs, method, "best"))]
-        lines.append(f"| {' | '.join([*cells, gain_with_interval(gain), p_value(p)])} |")
+        lines.append(f"| {' | '.join([*cells, exploratory.gain_of_few(gain), p_value(p)])} |")
     return "\n\n".join([_caption(folder, runs[0]), "\n".join(lines)])
 
 
@@ -144,16 +145,19 @@ def _others(config: RunConfig) -> list[str]:
 
 
 def reading(folders: Sequence[Path]) -> str:
-    """How to read the tables of comparisons, which all choose the best epoch in the same way; said once for them."""
+    """How to read the tables of comparisons; said once for them.
+
+    Args:
+        folders: The comparisons.
+    """
     runs = [run for folder in folders for own in by_setting(folder) for run in own]
-    on_test = "the test images, as in the paper, which flatters every method"
-    (validated,) = {run.images.validation > 0 for run in runs}
     beyond = "" if all(map(_in_study, folders)) else " (outside the study: over the table)"
     return (
-        "Test accuracy in percent, mean ± standard deviation over seeds; the best epoch is chosen on "
-        f"{'validation images' if validated else on_test}. Differences are paired over the seeds that both methods "
-        "have, with 95 % intervals. p: two-sided t-test, corrected within its family of hypotheses in "
-        f"`results/study/PLAN.md`{beyond}. Fewer than {FEW_SEEDS} seeds are a demonstration, not evidence."
+        f"Test accuracy in percent, mean ± standard deviation over seeds. {explanation(has_validation(runs))} "
+        "Differences are paired over the seeds that both methods have; their 95 % intervals are not corrected. p: "
+        "two-sided t-test, corrected by Holm's method within its family of hypotheses in `results/study/PLAN.md`"
+        f"{beyond}; `-` where the difference is not a hypothesis of the plan. Fewer than {FEW_SEEDS} seeds are a "
+        "demonstration, not evidence."
     )
 
 
@@ -165,14 +169,17 @@ def study_runs(folder: Path) -> dict[str, list[Record]]:
 def study(folder: Path) -> str:
     """The claims of the study's plan, how far they rest on lost sources, our best map, and the training loss of AON."""
     runs = study_runs(folder)
-    again = "The main family on CIFAR-10 and the runs of the lost commit:\n\n" + claims.sensitivity(
+    again = "The main family on CIFAR-10 and the runs of the lost commit:\n\n" + claims_text.sensitivity(
         runs, finished(folder / AGAIN.folder)
     )
     compared = {"quick": finished(folder.parent / "quick")}
     compared |= {f"the study on {claims.DATA[name]}": found for name, found in runs.items()}
-    losses = "\n".join(f"- {name}: {claims.convergence(found)}" for name, found in compared.items())
+    losses = "\n".join(f"- {name}: {claims_text.convergence(found)}" for name, found in compared.items())
     note = f"Training loss of BN+AON(q=2), mean over the seeds:\n\n{losses}"
-    return "\n\n".join([claims.table(runs), provenance(runs), again, _best_map(folder / MAPS.folder), note])
+    main = finished(folder / MAPS.folder)
+    others = _best_map(folder / MAPS.folder) + f"\n\nIterNorm less BN+AON(q=2): {_described('iternorm', main)}."
+    strict = claims_text.stricter(runs)
+    return "\n\n".join([claims_text.table(runs), strict, provenance(runs), again, f"Exploratory: {others}", note])
 
 
 def provenance(runs: dict[str, list[Record]]) -> str:
@@ -200,14 +207,22 @@ def answers(folder: Path) -> str:
     table = exploratory.settings_table(found, ours)
     if len(found) < 2:
         return table
-    return "\n\n".join([table, exploratory.contrasts(found, ours), exploratory.tuned(found)])
+    parts = [
+        exploratory.one_seed(found[0]),
+        table,
+        "The methods against each other:",
+        exploratory.contrasts(found, ours),
+    ]
+    changed = "Change from the main runs of the same seeds, on the VGG:"
+    parts += [changed, exploratory.changes(found, ours), exploratory.tuned(found)]
+    return "\n\n".join(part for part in parts if part)
 
 
 def fits(folder: Path) -> str:
     """How well each method fits its training images: on each data set, and where the learning rate falls to zero."""
     parts = {claims.DATA[name]: own for name, own in study_runs(folder).items()}
     parts["CIFAR-10, learning rate falling to zero (exploratory)"] = finished(folder / TO_ZERO.folder)
-    return "\n\n".join(f"{name}:\n\n{exploratory.fit(own)}" for name, own in parts.items())
+    return "\n\n".join(f"{name}:\n\n{accuracy_tables.fit(own)}" for name, own in parts.items())
 
 
 def _chosen(folder: Path) -> str | None:
@@ -220,19 +235,21 @@ def _chosen(folder: Path) -> str | None:
 
 def _best_map(folder: Path) -> str:
     """The best of our maps against the paper's, over all seeds that both have."""
-    what = "Exploratory: the best of our maps by validation accuracy"
+    what = "the best of our maps by validation accuracy"
     best = _chosen(folder)
     if best is None:
         return f"{what} is not known before all have run."
     runs, seeds = finished(folder), plan_comparison({}, PLANS / f"{MAPS.plan}.toml").seeds
-    found, fresh = (
-        claims.described(claims.between(best, "bn+aon", own), digits=2)
-        for own in (runs, [run for run in runs if run.config.seed not in seeds])
-    )
+    found, fresh = (_described(best, own) for own in (runs, [run for run in runs if run.config.seed not in seeds]))
     return (
         f"{what} is {parse(best).label}; less BN+AON(q=2): {found}. It was chosen on seeds that are among these and "
         f"favour it; on the others: {fresh}."
     )
+
+
+def _described(method: str, runs: Sequence[Record]) -> str:
+    """A method against the paper's, over all seeds that both have."""
+    return claims_text.described(claims.between(method, "bn+aon", runs), digits=2)
 
 
 def cost(bench: Path) -> str:
@@ -286,21 +303,21 @@ def documents(root: Path = ROOT) -> dict[Path, str]:
     shown = (*PAPER_METHODS, *([best] if best else []))
     shown_in = main_comparisons(results)
     tables = [table(folder, shown) for folder in shown_in]
-    short = "\n\n".join([*tables, reading(shown_in), claims.conclusion(runs)])
+    short = "\n\n".join([*tables, reading(shown_in), claims_text.conclusion(runs)])
     text = between(readme.read_text(encoding="utf-8"), "results", short)
     text = between(text, "cost", cost(results / "bench"))
     text = between(text, "versions", versions(root / "pyproject.toml"))
     every = comparisons(results)
     whole = "\n\n".join([reading(every), *map(table, every)])
     page = between(reproducing.read_text(encoding="utf-8"), "results", whole)
-    page = between(page, "summary", claims.conclusion(runs))
+    page = between(page, "summary", claims_text.conclusion(runs))
     page = between(page, "fit", fits(results / "study"))
     page = between(page, "settings", answers(results / "study"))
-    page = between(page, "orthonormality", exploratory.orthonormality(runs[MAPS.folder]))
+    page = between(page, "orthonormality", accuracy_tables.orthonormality(runs[MAPS.folder]))
     return {
         readme: text,
         reproducing: between(page, "claims", study(results / "study")),
-        root / FINDINGS.relative_to(ROOT): json.dumps({"findings": claims.findings(runs)}, indent=1) + "\n",
+        root / FINDINGS.relative_to(ROOT): json.dumps({"findings": claims_text.findings(runs)}, indent=1) + "\n",
     }
 
 

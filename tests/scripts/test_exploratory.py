@@ -1,7 +1,21 @@
 """Tables and sentences on the exploratory questions of the study."""
 
-from scripts.exploratory import NOT_RUN, contrasts, fit, orthonormality, settings, settings_table, tuned
+from statistics import stdev
+
+import pytest
+from scripts.exploratory import (
+    NOT_RUN,
+    changes,
+    contrasts,
+    gain_of_few,
+    one_seed,
+    settings,
+    settings_table,
+    tuned,
+)
 from tests.lab import factory
+
+from aon.lab.report.statistics import difference
 
 METHODS = ("bn", "bn+orth", "bn+aon")
 
@@ -26,15 +40,23 @@ def test_each_setting_is_named_by_what_differs_from_the_main_runs():
 
 
 def test_a_line_has_means_and_paired_differences_to_the_normaliser():
-    runs = factory.comparison(("ln", "ln+aon"), seeds=(0, 1), epochs=3)
+    runs = factory.comparison(("ln", "ln+aon"), seeds=(0, 1, 2), epochs=3)
     last = {(run.config.method, run.config.seed): run.last.test_accuracy for run in runs}
     line = lines(settings(factory.comparison(epochs=3), [runs]))[1]
-    assert line[1] == "2"
-    assert line[2] == f"{(last['ln', 0] + last['ln', 1]) / 2:.2f}"
+    means = {method: sum(last[method, seed] for seed in range(3)) / 3 for method in ("ln", "ln+aon")}
+    assert line[1] == "3"
+    assert line[2] == f"{means['ln']:.2f}"
     assert line[3] == "-"  # the penalty was not run here
-    mean = (last["ln+aon", 0] + last["ln+aon", 1]) / 2
-    gain = mean - (last["ln", 0] + last["ln", 1]) / 2
-    assert line[4].startswith(f"{mean:.2f} ({gain:+.2f} [")
+    assert line[4].startswith(f"{means['ln+aon']:.2f} ({means['ln+aon'] - means['ln']:+.2f} [")
+
+
+@pytest.mark.parametrize(("seeds", "expected"), [(0, "-"), (1, "+2.00, n = 1"), (2, "+2.50, n = 2")])
+def test_fewer_than_three_seeds_have_their_number_in_place_of_an_interval(seeds, expected):
+    assert gain_of_few(difference({i: 2.0 + i for i in range(seeds)}, dict.fromkeys(range(seeds), 0.0))) == expected
+
+
+def test_three_seeds_have_an_interval():
+    assert gain_of_few(difference({0: 2.0, 1: 4.0, 2: 3.0}, dict.fromkeys(range(3), 1.0))) == "+2.00 [-0.48, +4.48]"
 
 
 def test_the_best_map_has_a_column_and_one_seed_no_interval():
@@ -52,10 +74,30 @@ def test_methods_are_compared_with_each_other_under_every_setting():
     last = {(run.config.method, run.config.seed): run.last.test_accuracy for run in main}
     first, second = contrasts(settings(main, [other]), best).splitlines()[2:]
     cells = [cell.strip() for cell in first.split("|")[2:-1]]
-    for cell, (ours, base) in zip(cells[::2], (("bn+aon", "bn+orth"), (f"bn+{best}", "bn+aon")), strict=True):
-        assert cell.startswith(f"{sum(last[ours, seed] - last[base, seed] for seed in (0, 1)) / 2:+.2f} [")
-    assert cells[1::2] == ["2", "2"]
-    assert second.endswith("| - | - | - | - |")
+    for cell, (ours, base) in zip(cells, (("bn+aon", "bn+orth"), (f"bn+{best}", "bn+aon")), strict=True):
+        assert cell == f"{sum(last[ours, seed] - last[base, seed] for seed in (0, 1)) / 2:+.2f}, n = 2"
+    assert second.endswith("| - | - |")
+
+
+def test_changes_are_taken_from_the_main_runs_of_the_same_seeds_and_network():
+    main = [scored(method, seed, 50, 60 + 5 * seed + place) for seed in (0, 1) for place, method in enumerate(METHODS)]
+    slow = [scored(method, 1, 50, 70 + 3 * place, learning_rate=0.05) for place, method in enumerate(METHODS)]
+    other = factory.comparison(epochs=2, network="resnet20")
+    header, _, *rest = changes(settings(main, [slow, other]), None).splitlines()
+    assert header == "|  | learning rate 0.05 |"
+    cells = dict([cell.strip() for cell in line.split("|")[1:-1]] for line in rest)
+    assert cells["BN"] == "+5.00, n = 1"
+    assert cells["BN+AON(q=2)"] == "+9.00, n = 1"
+    assert cells["BN+orthonormal less BN"] == cells["BN+AON(q=2) less BN+orthonormal"] == "+2.00, n = 1"
+    assert cells["BN+AON(q=2) less BN"] == "+4.00, n = 1"
+
+
+def test_the_spread_of_a_single_seed_is_that_of_the_main_runs():
+    ends = {0: 2.0, 1: 5.0, 2: 1.0}
+    main = [scored("bn", seed, 50, 60) for seed in ends]
+    main += [scored("bn+aon", seed, 50, 60 + end) for seed, end in ends.items()]
+    assert f" of {stdev(ends.values()):.1f} points (BN+AON(q=2)): smaller" in one_seed(settings(main, [])[0])
+    assert one_seed(settings(main[:1], [])[0]) == ""
 
 
 def test_seeds_that_differ_between_methods_are_a_range():
@@ -87,69 +129,9 @@ def test_each_method_is_taken_at_its_best_setting_by_validation_over_the_seeds_t
     assert "over the 1 seed that all have" in text
     assert "BN 63.00 (learning rate 0.05)" in text
     assert "BN+orthonormal 51.00 (the main runs" in text
-    assert text.endswith("Less BN: BN+orthonormal -12.00, BN+AON(q=2) +2.00.")
+    assert text.endswith("Less BN: BN+orthonormal -12.00, n = 1; BN+AON(q=2) +2.00, n = 1.")
 
 
 def test_nothing_is_chosen_before_every_setting_has_run():
     main = factory.comparison(epochs=2)
     assert "not known" in tuned(settings(main, [factory.comparison(("bn",), epochs=2, learning_rate=0.05)]))
-
-
-def with_curve(method, seed, losses, validations, test):
-    run = factory.record(method, seed, epochs=len(losses), validation_size=100)
-    rows = [
-        row.model_copy(update={"train_loss": loss, "val_accuracy": validation, "test_accuracy": test})
-        for row, loss, validation in zip(run.epochs, losses, validations, strict=True)
-    ]
-    return run.but(epochs=tuple(rows))
-
-
-def test_methods_are_listed_by_their_training_loss_and_compared_where_it_is_equal():
-    base = [with_curve("bn", seed, [3, 2, 1.5, 1], [10, 30, 40, 50], 50 + seed) for seed in (0, 1)]
-    ours = [with_curve("bn+aon", seed, [2, 1, 0.7, 0.5], [30, 48 + seed, 60, 70], 70 + seed) for seed in (0, 1)]
-    text = fit([*base, *ours])
-    first, second = text.splitlines()[2:4]
-    assert first.startswith("| BN+AON(q=2) | 2 | 0.50 | ")
-    # 46 and 46.33 around the second epoch, where the loss is the last one of BN, whose last three epochs have 40
-    assert first.endswith(" | 70.50 | +6.17 [+4.05, +8.28] |")
-    assert second.startswith("| BN | 2 | 1.00 | ")
-    assert second.endswith(" | 50.50 | - |")
-    assert text.endswith("over the 4 runs: -0.89.")
-
-
-def test_a_method_that_never_reaches_the_loss_is_not_compared():
-    runs = [with_curve("bn", 0, [2, 1], [30, 40], 40), with_curve("bn+orth", 0, [3, 2], [20, 30], 30)]
-    assert fit(runs).splitlines()[3].endswith(" | 30.00 | - |")
-    assert fit([]) == NOT_RUN
-
-
-def with_error(method, seed, error, accuracy):
-    run = factory.record(method, seed, epochs=1)
-    rows = factory.record("bn+aon", 0, epochs=1).epochs[0].spectra
-    spectra = tuple(row.model_copy(update={"error": error}) for row in rows)
-    row = run.epochs[0].model_copy(update={"spectra": spectra, "val_accuracy": accuracy})
-    return run.but(epochs=(row,))
-
-
-def test_methods_are_listed_by_their_error_with_rank_correlations():
-    runs = [
-        with_error("bn", 0, 0.7, 70),
-        with_error("bn+orth", 0, 0.1, 60),
-        with_error("bn+aon", 0, 0.2, 74),
-        with_error("bn+aon", 1, 0.3, 73),
-        with_error("bn+polar", 0, 0.0, 76),
-    ]
-    text = orthonormality(runs)
-    assert [line.split("|")[1].strip() for line in text.splitlines()[2:6]] == [
-        "BN+Polar",
-        "BN+orthonormal",
-        "BN+AON(q=2)",
-        "BN",
-    ]
-    assert "| BN+AON(q=2) | 2 | 0.25 | 73.50 |" in text
-    assert "-1.00 (AON of any kind, Polar)" in text
-
-
-def test_too_few_runs_have_no_correlation_and_none_no_table():
-    assert "- (all runs)" in orthonormality([with_error("bn+aon", 0, 0.2, 74)])
-    assert orthonormality([]) == NOT_RUN

@@ -46,7 +46,7 @@ def test_a_run_is_measured_once_and_its_weights_stay_as_they_are(runs, tmp_path)
     assert found["plain"] == pytest.approx(records.load(folder).last.test_accuracy)
     # so near the start the running averages lag far behind the weights
     assert found["renewed"] != found["plain"]
-    assert load(tmp_path) == [Renewal(TINY, found["plain"], found["renewed"])]
+    assert load(tmp_path) == [Renewal("cifar10", TINY, found["plain"], found["renewed"])]
     path.write_text(json.dumps(found | {"plain": 1.0}), encoding="utf-8")
     measure(runs, tmp_path)
     assert load(tmp_path)[0].plain == 1.0
@@ -63,8 +63,8 @@ def test_weights_that_do_not_belong_to_the_record_are_refused(runs, tmp_path):
         retest(tmp_path)
 
 
-def retested(method, seed, plain, renewed, **settings):
-    return Renewal(RunConfig(method=method, seed=seed, width=0.25, **settings), plain, renewed)
+def retested(method, seed, plain, renewed, folder="cifar10", **settings):
+    return Renewal(folder, RunConfig(method=method, seed=seed, width=0.25, **settings), plain, renewed)
 
 
 def test_a_line_has_both_accuracies_and_both_differences_to_bn():
@@ -73,20 +73,26 @@ def test_a_line_has_both_accuracies_and_both_differences_to_bn():
         retested("bn", 101, 72, 73),
         retested("bn+aon", 100, 74, 76),
         retested("bn+aon", 101, 75, 77),
+        retested("bn", 101, 60, 65, folder="cifar10-again"),  # the same run once more: a line of its own
         retested("bn+orth", 100, 60, 70, schedule="linear"),
     ]
-    first, second, third = table(found).splitlines()[2:]
+    first, second, again, third = table(found).splitlines()[2:]
     assert first == "| the main runs: learning rate 0.1, halved twice | BN | 2 | 71.00 | 72.00 | - | - |"
-    assert "| BN+AON(q=2) | 2 | 74.50 | 76.50 | +3.50 [" in second
-    assert "| +4.50 [" in second
+    assert second.endswith("| BN+AON(q=2) | 2 | 74.50 | 76.50 | +3.50, n = 2 | +4.50, n = 2 |")
+    assert again.endswith(" (repeated) | BN | 1 | 60.00 | 65.00 | - | - |")
     assert third == "| falling linearly to zero | BN+orthonormal | 1 | 60.00 | 70.00 | - | - |"
 
 
-def test_runs_whose_rate_falls_to_zero_are_counted_apart():
-    found = [retested("bn", 100, 70, 69), retested("bn", 101, 70, 73), retested("bn", 100, 70, 70.5, schedule="linear")]
-    steady, falling = changes(found).splitlines()
-    assert steady.endswith("it raises 1 of 2 runs: from -1.00 to +3.00 points, median +1.00.")
-    assert falling.startswith("- Where the learning rate falls to zero, it raises 1 of 1 runs")
+def test_runs_whose_rate_falls_to_zero_are_counted_apart_and_rounding_as_no_change():
+    found = [
+        retested("bn", 100, 70, 69),
+        retested("bn", 101, 70, 73),
+        retested("bn", 102, 70, 70.04),
+        retested("bn", 100, 70, 70.5, schedule="linear"),
+    ]
+    steady, falling, _ = changes(found).splitlines()
+    assert steady.endswith("it raises 1 and lowers 1 of 3 runs: from -1.00 to +3.00 points, median +0.00.")
+    assert falling.startswith("- Where the learning rate falls to zero, it raises 1 and lowers 0 of 1 runs")
 
 
 @pytest.mark.parametrize("words", [[], ["go"], ["measure", "a", "b"], ["write", "x"]])

@@ -1,0 +1,217 @@
+"""Tables and sentences on the hypotheses of results/study/PLAN.md."""
+
+from collections.abc import Sequence
+from statistics import fmean
+
+from scripts.claims import (
+    CLAIMS,
+    DATA,
+    LOST_COMMIT,
+    VERDICTS,
+    Claim,
+    Finding,
+    between,
+    difference_of,
+    eligible,
+    joint_verdict,
+    judge,
+    paired,
+    planned,
+)
+
+from aon.lab.experiment.records import Record
+from aon.lab.methods.grammar import parse
+from aon.lab.report.cells import NOTHING, gain_with_interval, p_equals, p_value
+from aon.lab.report.outcomes import BEST, LAST_FIVE, PRIMARY
+from aon.lab.report.statistics import Difference, difference
+
+SIZE = "16 convolutions at a quarter of the width, 10,000 images, 30 epochs"
+MAIN = CLAIMS[0]  # of the first family, on CIFAR-10
+
+
+def table(runs: dict[str, list[Record]]) -> str:
+    """A line for each claim: the primary outcome with its tests, and the two secondary ones."""
+    lines = [
+        "| | claim | the paper | here [95 % interval] | seeds | p | p, sign flips | | best epoch | last five |",
+        "|:--|:--|--:|--:|--:|--:|--:|:--|--:|--:|",
+    ]
+    for test in judge(runs):
+        claim, found = test.claim, test.found
+        names = [parse(method).label for method in (claim.better, claim.base)]
+        seeds = f"{found.n if found else 0} of {claim.seeds}"
+        p_values = [p_value(test.p), p_value(found.flip_p if found else None)]
+        others = [gain_with_interval(difference_of(claim, runs, of)) for of in (BEST.of, LAST_FIVE.of)]
+        what = f"{claim.family}: {names[0]} above {names[1]}"
+        cells = [claim.number, what, _paper(claim), _ours(claim, runs), seeds, *p_values]
+        lines.append(f"| {' | '.join([*cells, test.verdict, *others])} |")
+    return "\n".join(lines)
+
+
+def sensitivity(runs: dict[str, list[Record]], again: Sequence[Record]) -> str:
+    """The main family on CIFAR-10 without the seeds that have runs of the lost commit, and with those runs repeated.
+
+    Args:
+        runs: By the folder's name.
+        again: Runs of the same settings, made again.
+    """
+    first, repeated = runs.get(MAIN.folder, []), {_run(run): run for run in again}
+    lost = {_run(run) for run in first if (run.environment.commit or "").startswith(LOST_COMMIT)}
+    if not lost:
+        return "No run of the study is of an unknown commit."
+    seeds = sorted({seed for _, seed in lost})
+    left_out = [run for run in first if run.config.seed not in seeds]
+    replaced = [repeated.get(_run(run), run) if _run(run) in lost else run for run in first]
+    columns = {"all seeds": first, f"without seed{'s' * (len(seeds) > 1)} {' and '.join(map(str, seeds))}": left_out}
+    if lost <= repeated.keys():
+        columns[f"with the lost runs repeated ({len(lost)})"] = replaced
+    lines = [f"| | {' | '.join(columns)} |", "|:--|" + "--:|" * len(columns)]
+    found = [judge({MAIN.folder: own}) for own in columns.values()]
+    for tests in zip(*found, strict=True):
+        if (claim := tests[0].claim).family == MAIN.family:
+            cells = [f"{gain_with_interval(test.found)}, p {p_equals(test.p)}" for test in tests]
+            names = " above ".join(parse(method).label for method in (claim.better, claim.base))
+            lines.append(f"| {claim.number}: {names} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def stricter(runs: dict[str, list[Record]]) -> str:
+    """What would hold if all p-values were corrected together, and how far the verdict on H11 rests on Polar.
+
+    Args:
+        runs: By the folder's name.
+    """
+    would_hold = list(dict.fromkeys(one.claim.number for one in judge(runs, at_once=True) if one.verdict == "holds"))
+    lines = [
+        "The families are those of the plan. Corrected over all "
+        f"{len(CLAIMS)} comparisons of the table at once, {', '.join(would_hold) or 'nothing'} would hold."
+    ]
+    few = [one.claim for one in judge(runs) if one not in eligible([one])]
+    left = [claim for claim in CLAIMS if claim not in few]
+    for claim in few:
+        p_values = [one.p for one in judge(runs, left) if one.claim.family == claim.family and one.p is not None]
+        if p_values:
+            lines.append(
+                f"{parse(claim.better).label}, with too few seeds for a verdict, counts in the correction of "
+                f"{claim.number}; without it the smallest p there would be {p_value(min(p_values))}."
+            )
+    return " ".join(lines)
+
+
+def _run(run: Record) -> tuple[str, int]:
+    return run.config.method, run.config.seed
+
+
+def conclusion(runs: dict[str, list[Record]]) -> str:
+    """The hypotheses by verdict, a list for each that some have, then the numbers of those that have none yet."""
+    by_number: dict[str, list[Finding]] = {}
+    for finding in judge(runs):
+        by_number.setdefault(finding.claim.number, []).append(finding)
+    verdicts = {number: joint_verdict(found) for number, found in by_number.items()}
+    parts = []
+    for verdict in VERDICTS:
+        if own := [f"- {_named(by_number[number])}" for number, one in verdicts.items() if one == verdict]:
+            parts += [f"**{verdict.capitalize()}**", "\n".join(own)]
+    if waiting := [number for number, one in verdicts.items() if one is None]:
+        parts.append(f"**No verdict yet**: {', '.join(waiting)}")
+    return "\n\n".join(parts)
+
+
+def _named(findings: Sequence[Finding]) -> str:
+    """What a hypothesis says, its number and what was found; of several, those that hold, or the range of all."""
+    number, data, base = findings[0].claim.number, DATA[findings[0].claim.folder], parse(findings[0].claim.base).label
+    if shown := [finding for finding in findings if len(findings) == 1 or finding.verdict == "holds"]:
+        better = " and ".join(parse(one.claim.better).label for one in shown)
+        found = " and ".join(gain_with_interval(one.found) for one in shown)
+    else:
+        values = [one.found.value for one in eligible(findings) if one.found]
+        better, found = f"one of {len(values)} maps", f"{min(values):+.2f} to {max(values):+.2f}"
+    return f"{better} above {base} on {data}: {found} ({number})"
+
+
+def findings(runs: dict[str, list[Record]]) -> list[str]:
+    """A sentence for each claim of the paper that has run at all, and one for our own maps when they have a verdict.
+
+    Args:
+        runs: By the folder's name.
+    """
+    judged = judge(runs)
+    found = [one for one in judged if one.claim.paper and one.found]
+    maps = [one for one in judged if one.claim.paper is None]
+    verdict = joint_verdict(maps)
+    own = [_of_maps(maps)] if verdict else []
+    return [_sentence(one, _place(one, first=one is found[0])) for one in found] + own
+
+
+def _of_maps(maps: Sequence[Finding]) -> str:
+    """A sentence on the maps of our own against the paper's."""
+    base, values = parse(maps[0].claim.base).label, [one.found.value for one in eligible(maps) if one.found]
+    holding = [parse(one.claim.better).label for one in maps if one.verdict == "holds"]
+    said = f"significant for {', '.join(holding)}" if holding else "not significant"
+    spread = f"{min(values):+.2f} to {max(values):+.2f} points"
+    return f"In the study (our own maps, {DATA[maps[0].claim.folder]}) differences to {base} were {spread}: {said}."
+
+
+def _place(finding: Finding, *, first: bool) -> str:
+    """The data and the seeds; the sizes in the first sentence only."""
+    data, n = DATA[finding.claim.folder], finding.found.n if finding.found else 0
+    seeds = f"{n} of {finding.claim.seeds} seeds{'' if finding.complete else ' so far'}"
+    return f"In the study ({', '.join([data, *([SIZE] if first else []), seeds])})"
+
+
+def _sentence(finding: Finding, where: str) -> str:
+    claim, found, p = finding
+    assert found
+    better, base = (parse(method).label for method in (claim.better, claim.base))
+    points = f"{abs(found.value):.2f} points {'above' if found.value >= 0 else 'below'}"
+    word = "significant" if finding.verdict in ("holds", "the opposite holds") else "not significant"
+    said = word if finding.complete else "no verdict before all have run"
+    numbers = (
+        f" (95 % interval {found.low:+.2f} to {found.high:+.2f}, p {p_equals(p)} after Holm's correction)"
+        if p is not None
+        else ""
+    )
+    return f"{where} {better} was {points} {base}: {said}{numbers}."
+
+
+def convergence(runs: Sequence[Record]) -> str:
+    """In how many epochs the mean training loss of AON is lower than BN's, and by how much in the last."""
+    found = between("bn+aon", "bn", runs, _loss)
+    if found is None:
+        return described(found)
+    aon, bn = (_mean_losses(runs, method) for method in ("bn+aon", "bn"))
+    lower = sum(ours < base for ours, base in zip(aon, bn, strict=True))
+    return f"lower than BN's in {lower} of {len(bn)} epochs; difference in the last {described(found)}"
+
+
+def _mean_losses(runs: Sequence[Record], method: str) -> list[float]:
+    """Mean training loss of each epoch over the finished runs of a method."""
+    losses = [[row.train_loss for row in run.epochs] for run in runs if run.config.method == method]
+    return [fmean(epoch) for epoch in zip(*losses, strict=True)]
+
+
+def described(found: Difference | None, digits: int = 3) -> str:
+    """A difference with its interval, n and p, in one line."""
+    if found is None:
+        return "not run yet"
+    p = f", p {p_equals(found.p)}" if found.p is not None else ""
+    return f"{gain_with_interval(found, digits)}, n = {found.n}{p}"
+
+
+def _loss(run: Record) -> float | None:
+    return run.epochs[-1].train_loss if run.epochs else None
+
+
+def _paper(claim: Claim) -> str:
+    if claim.paper is None:
+        return NOTHING
+    better, base = claim.paper
+    return f"{better:.2f} - {base:.2f} = {better - base:+.2f}"
+
+
+def _ours(claim: Claim, runs: dict[str, list[Record]]) -> str:
+    """The two means over the seeds of both methods, and their difference with its interval."""
+    better, base = paired(claim.better, claim.base, planned(claim, runs), PRIMARY.of)
+    if not better:
+        return NOTHING
+    means = f"{fmean(better.values()):.2f} - {fmean(base.values()):.2f}"
+    return f"{means} = {gain_with_interval(difference(better, base))}"
