@@ -125,6 +125,27 @@ def test_arrow_keys_move_the_tip(show):
     assert not browser.find_element("id", "tip").is_displayed()
 
 
+def test_arrow_keys_go_from_run_to_run(show):
+    from selenium.webdriver.common.keys import Keys
+
+    browser = show(factory.comparison(("bn", "bn+aon"), seeds=[0, 1], epochs=2))
+    titles = []
+    for _ in range(6):
+        browser.find_element("id", "runs").send_keys(Keys.ARROW_RIGHT)
+        titles.append(browser.find_element("css selector", "#tip b").text)
+    assert titles == ["BN, seed 0", "BN, seed 1", *["BN+AON(q=2)"] * 1, *[f"BN+AON(q=2), seed {k}" for k in (0, 1, 1)]]
+
+
+def test_runs_stand_below_their_setting(show):
+    records = [run for rate in (0.05, 0.2) for run in factory.comparison(epochs=2, learning_rate=rate)]
+    browser = show(records)
+    texts = [text.text for text in browser.find_elements("css selector", "#runs text")]
+    for place, heading in ((0, "learning rate 0.05"), (4, "learning rate 0.2")):
+        own = [text for text in texts if "BN" in text or "rate" in text][place : place + 4]
+        assert own == [heading, "BN", "BN+orthonormal", "BN+AON(q=2)"]
+    assert count(browser, "#runs circle.open") == 18
+
+
 def test_controls_choose_what_is_shown(show):
     browser = show(factory.comparison(epochs=5))
     browser.find_element("css selector", "#legend button").click()

@@ -119,8 +119,8 @@
       const move = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
       if (!move) return;
       event.preventDefault();
-      const x = step(move), box = figure.getBoundingClientRect();
-      point(x, box.height / 2, box.left + x, box.top + 20);
+      const box = figure.getBoundingClientRect(), { x, y } = step(move);
+      point(x, y ?? box.height / 2, box.left + x, box.top + (y ?? 20));
     };
     figure.tabIndex = 0;
   }
@@ -174,7 +174,7 @@
         value: figures(e.y) + (known(e.spread) ? ` ± ${figures(e.spread, e.y)}` : ""),
       })));
     };
-    watch(figure, point, leave, (move) => px(xs[Math.max(0, Math.min(xs.length - 1, current + move))]));
+    watch(figure, point, leave, (move) => ({ x: px(xs[Math.max(0, Math.min(xs.length - 1, current + move))]) }));
   }
 
   // Methods beyond the twelfth share a colour; shapes along the line tell them apart, as in the pictures.
@@ -200,41 +200,72 @@
   // As many decimals as the value `like` deserves, so that a spread lines up with its mean.
   const figures = (v, like = v) => v.toFixed(Math.abs(like) >= 1 ? 2 : Math.abs(like) >= 0.1 ? 3 : 4);
 
-  // Columns: for each name some marks {x shift, low, mid, high, points, colour, lines of the tip} -----------------
+  // Columns: for each name some marks {at, shift, low, mid, high, colour, title, lines of the tip} ---------------
 
-  function columns(figure, names, marks, { zero = false, one = false } = {}) {
-    const values = marks.flatMap((m) => [m.low, m.mid, m.high, ...(m.points ?? []).map((p) => p.y)]).filter(known);
-    if (!values.length) { figure.replaceChildren(element("p", "No run has finished yet.", "note")); return; }
-    const y = zero ? [0, Math.max(...values) * 1.06] : range(values, 0.15);
-    const { svg, px, py, size } = frame(figure, [-0.6, names.length - 0.4], y, { names });
+  function columns(figure, names, marks) {
+    if (!marks.length) { figure.replaceChildren(element("p", "Nothing to draw yet.", "note")); return; }
+    const { svg, px, py, size } = frame(figure, [-0.6, names.length - 0.4], [0, Math.max(...marks.map((m) => m.high)) * 1.06], { names });
     const wide = px(1) - px(0);
-    if (one) node("line", { x1: size.left, x2: size.right, y1: py(1), y2: py(1), class: "one" }, svg);
-    const targets = [];
-    for (const m of marks) {
-      const x = px(m.at) + m.shift * wide, group = node("g", { class: m.colour }, svg);
-      if (known(m.low)) node("line", { x1: x, x2: x, y1: py(m.low), y2: py(m.high), class: "bar", "stroke-width": Math.min(6, wide * 0.2) }, group);
-      if (known(m.mid) && m.points) node("line", { x1: x - 14, x2: x + 14, y1: py(m.mid), y2: py(m.mid), class: "mean" }, group);
-      else if (known(m.mid)) node("circle", { cx: x, cy: py(m.mid), r: 3.6, class: "dot" }, group);
-      if (known(m.mid)) targets.push({ x, y: py(m.mid), m });
-      (m.points ?? []).forEach((p, i) => {
-        const shifted = x + (m.points.length > 1 ? (i / (m.points.length - 1) - 0.5) * Math.min(36, wide * 0.5) : 0);
-        node("circle", { cx: shifted, cy: py(p.y), r: 4.5, class: "open" }, group);
-        targets.push({ x: shifted, y: py(p.y), m, p });
-      });
-    }
-    targets.sort((a, b) => a.x - b.x);
+    node("line", { x1: size.left, x2: size.right, y1: py(1), y2: py(1), class: "one" }, svg);
+    const targets = marks.map((m) => {
+      const x = px(m.at) + m.shift * wide, y = py(m.mid), group = node("g", { class: m.colour }, svg);
+      node("line", { x1: x, x2: x, y1: py(m.low), y2: py(m.high), class: "bar", "stroke-width": Math.min(6, wide * 0.2) }, group);
+      node("circle", { cx: x, cy: y, r: 3.6, class: "dot" }, group);
+      return { ...m, x, y };
+    });
+    choose(figure, svg, targets.sort((a, b) => a.x - b.x), 0.5);
+  }
+
+  // A ring and the tip at the target {x, y, colour, title, lines} nearest to the pointer; `flat` shrinks distances in y.
+  function choose(figure, svg, targets, flat) {
     const ring = node("g", {}, svg);
     let current = 0;
     const leave = () => ring.replaceChildren();
     const point = (mx, my, screenX, screenY) => {
       leave();
-      const far = (t) => Math.hypot(t.x - mx, (t.y - my) / 2);
+      const far = (t) => Math.hypot(t.x - mx, (t.y - my) * flat);
       current = targets.reduce((best, t, i) => (far(t) < far(targets[best]) ? i : best), 0);
-      const { x, y: cy, m, p } = targets[current];
-      node("circle", { cx: x, cy, r: 8, class: `line ${m.colour}` }, ring);
-      showTip(screenX, screenY, p ? p.title : m.title, (p ? p.lines : m.lines).map(([name, value]) => ({ name, value, colour: m.colour })));
+      const { x, y, colour, title, lines } = targets[current];
+      node("circle", { cx: x, cy: y, r: 8, class: `line ${colour}` }, ring);
+      showTip(screenX, screenY, title, lines.map(([name, value]) => ({ name, value, colour })));
     };
-    watch(figure, point, leave, (move) => targets[Math.max(0, Math.min(targets.length - 1, current + move))].x);
+    watch(figure, point, leave, (move) => targets[Math.max(0, Math.min(targets.length - 1, current + move))]);
+  }
+
+  // Strips: a line for each name with a bar from low to high and points {value, title, lines}; headings between them ----
+
+  const STRIP = 24; // pixels from one line to the next
+
+  function strips(figure, lines) {
+    const named = lines.filter((l) => !l.heading), values = named.flatMap((l) => [l.low, l.mid, l.high, ...l.points.map((p) => p.value)]).filter(known);
+    figure.replaceChildren();
+    if (!values.length) { figure.append(element("p", "No run has finished yet.", "note")); return; }
+    const bottom = lines.length * STRIP + 8;
+    figure.style.height = `${bottom + 26}px`;
+    const width = figure.getBoundingClientRect().width, [low, high] = range(values, 0.06);
+    const left = Math.min(Math.max(...named.map((l) => l.name.length)) * 7.4 + 16, width * 0.45), fits = Math.floor((left - 16) / 7.4);
+    const px = (v) => left + ((v - low) / (high - low)) * (width - 12 - left);
+    const svg = node("svg", { viewBox: `0 0 ${width} ${bottom + 26}`, "aria-hidden": "true" }, figure), marks = ticks(low, high, (width - left) / 70);
+    for (const v of marks.found) {
+      node("line", { x1: px(v), x2: px(v), y1: 4, y2: bottom, class: "grid" }, svg);
+      label(svg, px(v), bottom + 18, v.toFixed(marks.digits), "middle");
+    }
+    const targets = [];
+    lines.forEach((l, i) => {
+      const y = 4 + STRIP * (i + 0.5);
+      if (l.heading) { label(svg, 0, y + 5, l.heading, "start", { class: "heading" }); return; }
+      label(svg, left - 10, y + 4, l.name.length > fits ? l.name.slice(0, fits - 1) + "…" : l.name, "end");
+      const group = node("g", { class: l.colour }, svg);
+      if (known(l.low)) node("line", { x1: px(l.low), x2: px(l.high), y1: y, y2: y, class: "bar", "stroke-width": 6 }, group);
+      if (known(l.mid)) node("line", { x1: px(l.mid), x2: px(l.mid), y1: y - 9, y2: y + 9, class: "mean" }, group);
+      if (known(l.mid)) targets.push({ ...l, x: px(l.mid), y });
+      l.points.forEach((p, k) => {
+        const place = { x: px(p.value), y: y + (l.points.length > 1 ? (k / (l.points.length - 1) - 0.5) * STRIP * 0.4 : 0) };
+        node("circle", { cx: place.x, cy: place.y, r: 4, class: "open" }, group);
+        targets.push({ ...p, ...place, colour: l.colour });
+      });
+    });
+    choose(figure, svg, targets, 2);
   }
 
   // Points {x, y, colour, title, lines} in a plane ----------------------------------------------------------------
@@ -242,18 +273,7 @@
   function scatter(figure, points, across) {
     const x = range(points.map((p) => p.x), 0.06), { svg, px, py } = frame(figure, x, range(points.map((p) => p.y), 0.1), { across });
     for (const p of points) node("circle", { cx: px(p.x), cy: py(p.y), r: 4.5, class: `dot ${p.colour}` }, svg);
-    const sorted = [...points].sort((a, b) => a.x - b.x), ring = node("g", {}, svg);
-    let current = 0;
-    const leave = () => ring.replaceChildren();
-    const point = (mx, my, screenX, screenY) => {
-      leave();
-      const far = (p) => Math.hypot(px(p.x) - mx, (py(p.y) - my) / 2);
-      current = sorted.reduce((best, p, i) => (far(p) < far(sorted[best]) ? i : best), 0);
-      const p = sorted[current];
-      node("circle", { cx: px(p.x), cy: py(p.y), r: 8, class: `line ${p.colour}` }, ring);
-      showTip(screenX, screenY, p.title, p.lines.map(([name, value]) => ({ name, value, colour: p.colour })));
-    };
-    watch(figure, point, leave, (move) => px(sorted[Math.max(0, Math.min(sorted.length - 1, current + move))].x));
+    choose(figure, svg, points.map((p) => ({ ...p, x: px(p.x), y: py(p.y) })).sort((a, b) => a.x - b.x), 0.5);
   }
 
   // What is drawn ------------------------------------------------------------------------------------------------
@@ -263,13 +283,13 @@
   const state = { shown: data.methods.map(() => true), setting: 0, mode: "best", log: false, spectra: 0, part: "min" };
 
   function drawRuns() {
-    const marks = data.runs.map((r, i) => ({
-      at: i, shift: 0, mid: r.mean, low: known(r.spread) ? r.mean - r.spread : null, high: known(r.spread) ? r.mean + r.spread : null, colour: colourOf(i), title: nameOf(i),
+    const lines = data.runs.map((r, i) => ({
+      name: methodOf(i).label, colour: colourOf(i), title: nameOf(i), mid: r.mean, low: known(r.spread) ? r.mean - r.spread : null, high: known(r.spread) ? r.mean + r.spread : null,
       lines: [["mean", `${figures(r.mean ?? 0)} %`], ["standard deviation", known(r.spread) ? figures(r.spread) : "-"], ["runs", String(r.points.length)]],
-      points: r.points.map((p) => ({ y: p.values[0], title: `${nameOf(i)}, seed ${p.seed}`, lines: p.values.map((v, k) => [data.outcomes[k], known(v) ? `${figures(v)} %` : "-"]) })),
+      points: r.points.map((p) => ({ value: p.values[0], title: `${nameOf(i)}, seed ${p.seed}`, lines: p.values.map((v, k) => [data.outcomes[k], known(v) ? `${figures(v)} %` : "-"]) })),
     }));
-    at("runs").style.minWidth = `${34 * data.rows.length + 54}px`; // many methods scroll instead of overlapping
-    columns(at("runs"), data.rows.map((row) => row.label), marks);
+    if (data.settings.length === 1) { strips(at("runs"), lines); return; }
+    strips(at("runs"), data.settings.flatMap((heading, k) => [{ heading }, ...lines.filter((_, i) => data.rows[i].setting === k)]));
   }
 
   function drawCurves() {
@@ -319,7 +339,7 @@
       low: l.min.at(-1), mid: l.median.at(-1), high: l.max.at(-1), colour: colourOf(s.row), title: `${l.name} (${l.shape})`,
       lines: [[nameOf(s.row), ""], ["largest", figures(l.max.at(-1))], ["median", figures(l.median.at(-1))], ["smallest", figures(l.min.at(-1))]],
     })).filter((m) => [m.low, m.mid, m.high].every(known)));
-    columns(at("by-layer"), names, marks, { zero: true, one: true });
+    columns(at("by-layer"), names, marks);
     at("by-layer-methods").replaceChildren(...key(data.spectra.map((s) => s.row)));
     const chosen = data.spectra[state.spectra], depth = chosen.layers.length;
     const series = chosen.layers.map((l, i) => ({ name: `${l.name} (${l.shape})`, stroke: ramp(depth > 1 ? i / (depth - 1) : 0), x: chosen.epochs, y: l[state.part] }));
