@@ -11,7 +11,7 @@ from aon.lab.methods.grammar import parse
 from aon.lab.report.cells import NOTHING
 from aon.lab.report.outcomes import PRIMARY
 from aon.lab.report.spectra_figures import last_spectra
-from aon.lab.report.statistics import difference
+from aon.lab.report.statistics import Difference, difference
 
 BASE = "bn"
 EPOCHS = 3  # that a mean is taken over, since single epochs jump
@@ -54,6 +54,19 @@ def fit(runs: Runs) -> str:
 
 def _against(own: Mapping[int, Record], base: Mapping[int, Record]) -> list[str]:
     """Both differences in validation accuracy, and for how many seeds there is the second."""
+    end, equal = leads(own, base)
+    n, reached = end.n if end else 0, equal.n if equal else 0
+    seeds = NOTHING if not n else str(n) if reached == n else f"{reached} of {n}"
+    return [gain_of_few(end), gain_of_few(equal), seeds]
+
+
+def leads(own: Mapping[int, Record], base: Mapping[int, Record]) -> tuple[Difference | None, Difference | None]:
+    """The differences in validation accuracy at the end and at equal training loss.
+
+    Args:
+        own: Runs of a method by seed.
+        base: Runs of BN by seed.
+    """
     ends: dict[int, float] = {}
     equal: dict[int, float] = {}
     theirs: dict[int, float] = {}
@@ -63,14 +76,27 @@ def _against(own: Mapping[int, Record], base: Mapping[int, Record]) -> list[str]
         ends[seed] = windows[-1][1]
         if min(windows)[0] <= goal:
             equal[seed] = min(windows, key=lambda window: abs(window[0] - goal))[1]
-    if not ends:
-        return [NOTHING] * 3
-    reached = {seed: theirs[seed] for seed in equal}
-    return [
-        gain_of_few(difference(ends, theirs)),
-        gain_of_few(difference(equal, reached)),
-        f"{len(equal)} of {len(ends)}" if len(equal) < len(ends) else str(len(equal)),
-    ]
+    return difference(ends, theirs), difference(equal, {seed: theirs[seed] for seed in equal})
+
+
+def equal_loss_sentence(runs: Mapping[str, Runs], method: str = "bn+aon") -> str:
+    """What is left of a method's lead over BN at equal training loss, on each data set that has it.
+
+    Args:
+        runs: Finished runs by the name of their data set.
+        method: The method.
+    """
+    found = []
+    for name, all_runs in runs.items():
+        own, base = ({run.config.seed: run for run in all_runs if run.config.method == one} for one in (method, BASE))
+        if equal := leads(own, base)[1]:
+            found.append(f"{gain_of_few(equal)} points on {name}")
+    if not found:
+        return ""
+    return (
+        "Part of these differences is speed of fitting: at equal training loss validation accuracy of "
+        f"{parse(method).label} less {parse(BASE).label} was {' and '.join(found)}."
+    )
 
 
 def _windows(run: Record) -> list[tuple[float, float]]:

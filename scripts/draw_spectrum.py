@@ -40,8 +40,8 @@ def draw_trained(axes: Axes, rows: tuple[SpectrumRow, ...], title: str) -> None:
         before = (row.weight_min / row.weight_max, row.weight_median / row.weight_max)
         after = (row.normalised_min / row.normalised_max, row.normalised_median / row.normalised_max)
         for (low, median), colour, shift in ((before, GREY, -0.17), (after, COLOURS[0], 0.17)):
-            axes.plot([number + shift] * 2, [low, 1], color=colour, linewidth=3.5, solid_capstyle="butt")
-            axes.plot([number + shift], [median], "_", color="white", markersize=5, markeredgewidth=1.4)
+            axes.plot([number + shift] * 2, [low, 1], color=colour, linewidth=3.5, solid_capstyle="butt", alpha=0.35)
+            axes.plot([number + shift], [median], "_", color=colour, markersize=6, markeredgewidth=2)
     axes.set(
         title=title,
         xlabel="layer (bar: smallest to largest, mark: median)",

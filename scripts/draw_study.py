@@ -31,6 +31,7 @@ OURS = (
     "bn+polar",
 )
 LINE = 0.22  # inches of a method
+KEY = "point: a run; line: mean and 95 % interval; blue: methods of the paper; orange: our own maps"
 
 
 def scores(folder: Path) -> dict[str, list[float]]:
@@ -80,6 +81,7 @@ def main(args: list[str]) -> int:
             figure = new_figure(7.2, 0.6 * len(lines) + LINE * sum(lines))
             for axes, (title, own) in zip(figure.subplots(len(lines), height_ratios=lines), found.items(), strict=True):
                 draw(axes, own, title)
+            axes.set_xlabel(KEY)
         save(figure, Path(args[0]) if args else ROOT / "docs" / "figures", "study", ("png", "svg"))
     except LabError as error:
         sys.stderr.write(f"draw_study: {error}\n")

@@ -1,6 +1,6 @@
 """Accuracy beside training loss and beside orthonormality."""
 
-from scripts.accuracy_tables import fit, orthonormality
+from scripts.accuracy_tables import equal_loss_sentence, fit, orthonormality
 from scripts.exploratory import NOT_RUN
 from tests.lab import factory
 
@@ -45,6 +45,14 @@ def test_runs_that_never_reach_the_loss_are_left_out_and_counted():
     quick = with_curve("bn+orth", 1, [1.5, 1], [35, 45], 45)
     assert cells_of(fit([*base, slow, quick]), "BN+orthonormal")[5:] == ["+5.00, n = 1", "1 of 2"]
     assert fit([]) == NOT_RUN
+
+
+def test_a_sentence_says_what_is_left_at_equal_loss_on_each_data_set():
+    base = [with_curve("bn", seed, [2, 1], [30, 40], 40) for seed in (0, 1)]
+    ours = [with_curve("bn+aon", seed, [1.5, 1], [35, 45], 45) for seed in (0, 1)]
+    text = equal_loss_sentence({"CIFAR-10": [*base, *ours], "CIFAR-100": base})
+    assert text.endswith("BN+AON(q=2) less BN was +5.00, n = 2 points on CIFAR-10.")
+    assert equal_loss_sentence({"CIFAR-10": base}) == ""
 
 
 def with_error(method, seed, error, accuracy):

@@ -159,6 +159,8 @@ FAULTS = {
     "long option": (["train", "--" + "o" * 100_000], "No such option"),
     "many seeds": (["compare", "--seeds", "3000000"], "seeds = 3000000: should be a number of repetitions"),
     "long name": (["compare", "--name", "n" * 100_000], "name = 'nnn"),
+    "word for a number": (["train", "--epochs", "many"], "--epochs': 'many' "),
+    "missing file": (["train", "--dataset", "mine/x.npz"], "unknown dataset 'mine/x.npz', and no such file"),
     "unknown home": (["train", "--dataset", "~nobody-of-that-name/x.npz"], "unknown dataset '~nobody"),
     "no network": (["train", "--network", "math:sqrt", "--method", "none"], "math:sqrt"),
     "no module": (["train", "--network", "collections:OrderedDict"], "collections:OrderedDict"),

@@ -62,7 +62,7 @@ def test_a_folder_whose_name_ends_in_a_size_is_itself(photos):
         ),
         (
             "/nowhere/x.npz",
-            r"unknown dataset '/nowhere/x\.npz' \(there are: cifar10-sample, cifar10, cifar100, an \.npz file or",
+            r"unknown dataset '/nowhere/x\.npz', and no such file or folder exists",
         ),
         ("", "unknown dataset ''"),
         ("cifar100", "cifar100 is not in .*; get it with: aon data fetch cifar100"),

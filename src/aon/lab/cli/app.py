@@ -252,7 +252,7 @@ def _explain(error: BaseException) -> NoReturn:
     except (KeyboardInterrupt, typer.Abort):
         _end("stopped at once", INTERRUPTED)
     except _USAGE as usage:
-        _end(f"{usage.format_message()} ({_help(usage)})", 2)
+        _end(f"{_message(usage)} ({_help(usage)})", 2)
     except ReportedError:
         _leave(2)
     except LabError as fault:
@@ -266,6 +266,14 @@ def _explain(error: BaseException) -> NoReturn:
         if os.environ.get("AON_DEBUG"):
             raise
         _end(f"unexpected fault: {type(fault).__name__}: {fault} (AON_DEBUG=1 shows where)", 1)
+
+
+def _message(error: Any) -> str:
+    """What is wrong with a word, with the word itself: typer leaves it out where pydantic finds the fault."""
+    cause = error.__cause__
+    if hasattr(cause, "errors"):
+        error.message = f"{shown(cause.errors()[0]['input'])} {error.message.removeprefix('Input ')}"
+    return str(error.format_message())
 
 
 def _help(error: Any) -> str:

@@ -70,6 +70,8 @@ def check(name: str, root: Path | None = None) -> None:
         return
     path, size = _own(name)
     if not name or not exists(path):
+        if path.suffix or len(path.parts) > 1:
+            raise LabError(f"unknown dataset {shown(name)}, and no such file or folder exists")
         raise unknown("dataset", name, NAMES, also="an .npz file or a folder of class folders")
     if path.is_file() and (size is not None or path.suffix != ".npz"):
         raise LabError(f"dataset {shown(name)}: expected an .npz file or a folder of class folders")
