@@ -81,7 +81,7 @@ def main(args: list[str]) -> int:
             figure = new_figure(7.2, 0.6 * len(lines) + LINE * sum(lines))
             for axes, (title, own) in zip(figure.subplots(len(lines), height_ratios=lines), found.items(), strict=True):
                 draw(axes, own, title)
-            axes.set_xlabel(KEY)
+            figure.supxlabel(KEY, fontsize="small")
         save(figure, Path(args[0]) if args else ROOT / "docs" / "figures", "study", ("png", "svg"))
     except LabError as error:
         sys.stderr.write(f"draw_study: {error}\n")
