@@ -94,7 +94,7 @@ def equal_loss_sentence(runs: Mapping[str, Runs], method: str = "bn+aon") -> str
     if not found:
         return ""
     return (
-        "Part of these differences is speed of fitting: at equal training loss validation accuracy of "
+        "In the study part of these differences is speed of fitting: at equal training loss validation accuracy of "
         f"{parse(method).label} less {parse(BASE).label} was {' and '.join(found)}."
     )
 
