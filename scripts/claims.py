@@ -20,8 +20,9 @@ class Claim(NamedTuple):
         folder: The comparison, below results/study.
         better: The method said to be above.
         base: The other one.
-        paper: What the paper reports for the two, in percent; None for maps that it does not have.
+        paper: What the paper reports for the two, in percent; None for maps and settings that it does not have.
         seeds: How many the plan asks for.
+        first: The first of them.
     """
 
     number: str
@@ -31,12 +32,15 @@ class Claim(NamedTuple):
     base: str
     paper: tuple[float, float] | None
     seeds: int
+    first: int = 100
 
 
-FIRST_SEED = 100
 LOST_COMMIT = "91c2b3e"  # not in this repository's history
 DATA = {"cifar10": "CIFAR-10", "cifar100": "CIFAR-100"}
-_C10, _C100 = "cifar10", "cifar100"
+_C10, _C100, _ZERO, _FITTED = "cifar10", "cifar100", "cifar10-to-zero", "cifar10-fitted"
+# The comparisons that hypotheses are about: those of the paper's setting, then the follow-up.
+PLACES = DATA | {_ZERO: "CIFAR-10, learning rate falling to zero", _FITTED: "CIFAR-10, 5,000 images fitted"}
+_NEW = 103  # the first seed of the follow-up
 _MAPS = ("bn+aon:centre=top", "bn+aon:expansion=minimax", "bn+aon:order=4:expansion=minimax", "bn+aon:centre=mean")
 CLAIMS = (
     Claim("H1", "CIFAR-10, main", _C10, "bn+aon", "bn", (93.51, 92.22), 8),
@@ -51,9 +55,14 @@ CLAIMS = (
     Claim("H10", "CIFAR-100", _C100, "bn+aon", "bn+orth", (72.10, 70.92), 5),
     *(Claim("H11", "maps, CIFAR-10", _C10, method, "bn+aon", None, 5) for method in _MAPS),
     Claim("H11", "maps, CIFAR-10", _C10, "bn+polar", "bn+aon", None, 3),
+    Claim("H12", "rate to zero", _ZERO, "bn+aon", "bn", None, 5, _NEW),
+    Claim("H13", "rate to zero", _ZERO, "bn+orth", "bn", None, 5, _NEW),
+    Claim("H14", "rate to zero", _ZERO, "bn+aon", "bn+orth", None, 5, _NEW),
+    Claim("H15", "rate to zero", _ZERO, "bn+aon:expansion=minimax", "bn+aon", None, 5, _NEW),
+    Claim("H16", "images fitted", _FITTED, "bn+aon", "bn", None, 5, _NEW),
+    Claim("H17", "images fitted", _FITTED, "bn+orth", "bn", None, 5, _NEW),
+    Claim("H18", "images fitted", _FITTED, "bn+aon", "bn+orth", None, 5, _NEW),
 )
-
-
 VERDICTS = ("holds", "the opposite holds", "not shown")
 
 
@@ -125,7 +134,7 @@ def difference_of(claim: Claim, runs: dict[str, list[Record]], of: Measure = PRI
 
 def planned(claim: Claim, runs: dict[str, list[Record]]) -> list[Record]:
     """The runs of the seeds of the plan; more may have run since."""
-    return [run for run in runs.get(claim.folder, []) if run.config.seed < FIRST_SEED + claim.seeds]
+    return [run for run in runs.get(claim.folder, []) if run.config.seed < claim.first + claim.seeds]
 
 
 def between(better: str, base: str, runs: Iterable[Record], of: Measure = PRIMARY.of) -> Difference | None:

@@ -5,8 +5,8 @@ from statistics import fmean
 
 from scripts.claims import (
     CLAIMS,
-    DATA,
     LOST_COMMIT,
+    PLACES,
     VERDICTS,
     Claim,
     Finding,
@@ -103,9 +103,7 @@ def _run(run: Record) -> tuple[str, int]:
 
 def conclusion(runs: dict[str, list[Record]]) -> str:
     """The hypotheses by verdict, a list for each that some have, then the numbers of those that have none yet."""
-    by_number: dict[str, list[Finding]] = {}
-    for finding in judge(runs):
-        by_number.setdefault(finding.claim.number, []).append(finding)
+    by_number = {own[0].claim.number: own for own in _by_number(runs)}
     verdicts = {number: joint_verdict(found) for number, found in by_number.items()}
     parts = []
     for verdict in VERDICTS:
@@ -118,28 +116,37 @@ def conclusion(runs: dict[str, list[Record]]) -> str:
 
 def _named(findings: Sequence[Finding]) -> str:
     """What a hypothesis says, its number and what was found; of several, those that hold, or the range of all."""
-    number, data, base = findings[0].claim.number, DATA[findings[0].claim.folder], parse(findings[0].claim.base).label
+    first = findings[0].claim
     if shown := [finding for finding in findings if len(findings) == 1 or finding.verdict == "holds"]:
         better = " and ".join(parse(one.claim.better).label for one in shown)
         found = " and ".join(gain_with_interval(one.found) for one in shown)
     else:
         values = [one.found.value for one in eligible(findings) if one.found]
         better, found = f"one of {len(values)} maps", f"{min(values):+.2f} to {max(values):+.2f}"
-    return f"{better} above {base} on {data}: {found} ({number})"
+    return f"{better} above {parse(first.base).label} on {PLACES[first.folder]}: {found} ({first.number})"
 
 
 def findings(runs: dict[str, list[Record]]) -> list[str]:
-    """A sentence for each claim of the paper that has run at all, and one for our own maps when they have a verdict.
+    """A sentence for each hypothesis that has run at all; that on several maps needs a verdict.
 
     Args:
         runs: By the folder's name.
     """
-    judged = judge(runs)
-    found = [one for one in judged if one.claim.paper and one.found]
-    maps = [one for one in judged if one.claim.paper is None]
-    verdict = joint_verdict(maps)
-    own = [_of_maps(maps)] if verdict else []
-    return [_sentence(one, _place(one, first=one is found[0])) for one in found] + own
+    found: list[str] = []
+    for own in _by_number(runs):
+        if len(own) > 1:
+            found += [_of_maps(own)] if joint_verdict(own) else []
+        elif own[0].found:
+            found.append(_sentence(own[0], _place(own[0], first=not found)))
+    return found
+
+
+def _by_number(runs: dict[str, list[Record]]) -> list[list[Finding]]:
+    """The findings of each hypothesis; one that says one of several things has several."""
+    by_number: dict[str, list[Finding]] = {}
+    for finding in judge(runs):
+        by_number.setdefault(finding.claim.number, []).append(finding)
+    return list(by_number.values())
 
 
 def _of_maps(maps: Sequence[Finding]) -> str:
@@ -148,14 +155,14 @@ def _of_maps(maps: Sequence[Finding]) -> str:
     holding = [parse(one.claim.better).label for one in maps if one.verdict == "holds"]
     said = f"significant for {', '.join(holding)}" if holding else "not significant"
     spread = f"{min(values):+.2f} to {max(values):+.2f} points"
-    return f"In the study (our own maps, {DATA[maps[0].claim.folder]}) differences to {base} were {spread}: {said}."
+    return f"In the study (our own maps, {PLACES[maps[0].claim.folder]}) differences to {base} were {spread}: {said}."
 
 
 def _place(finding: Finding, *, first: bool) -> str:
-    """The data and the seeds; the sizes in the first sentence only."""
-    data, n = DATA[finding.claim.folder], finding.found.n if finding.found else 0
+    """The setting and the seeds; the sizes in the first sentence only."""
+    where, n = PLACES[finding.claim.folder], finding.found.n if finding.found else 0
     seeds = f"{n} of {finding.claim.seeds} seeds{'' if finding.complete else ' so far'}"
-    return f"In the study ({', '.join([data, *([SIZE] if first else []), seeds])})"
+    return f"In the study ({', '.join([where, *([SIZE] if first else []), seeds])})"
 
 
 def _sentence(finding: Finding, where: str) -> str:

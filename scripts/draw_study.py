@@ -2,8 +2,8 @@
 
     python scripts/draw_study.py [FOLDER]
 
-Test accuracy of the last epoch of every run of results/study/cifar10 and cifar100, one point a run, with the mean of
-each method and its 95 % interval: the paper's methods, then our own maps.
+Test accuracy of the last epoch of every run of the comparisons that hypotheses are about, one point a run, with the
+mean of each method and its 95 % interval: the paper's methods, then our own maps.
 """
 
 import math
@@ -13,7 +13,7 @@ from statistics import fmean, stdev
 
 from matplotlib.axes import Axes
 from scipy import stats  # type: ignore[import-untyped]
-from scripts.claims import DATA
+from scripts.claims import PLACES
 from scripts.readme_results import finished
 from scripts.study import PLANS, ROOT
 
@@ -75,7 +75,7 @@ def draw(axes: Axes, found: dict[str, list[float]], title: str) -> None:
 def main(args: list[str]) -> int:
     """Write the figure; the status is 1 and a line says why if that cannot be done."""
     try:
-        found = {title: scores(PLANS / name) for name, title in DATA.items()}
+        found = {title: scores(PLANS / name) for name, title in PLACES.items() if (PLANS / name).is_dir()}
         lines = [len(own) for own in found.values()]
         with styled():
             figure = new_figure(7.2, 0.6 * len(lines) + LINE * sum(lines))

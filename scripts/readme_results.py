@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from pathlib import Path
 
-from scripts.study import AGAIN, EXPLORATORY, MAPS, PLANS, TO_ZERO, best_map
+from scripts.study import AGAIN, EXPLORATORY, MAPS, PLANS, best_map
 
 from aon.lab.bench.record import load as load_bench
 from aon.lab.errors import LabError
@@ -47,7 +47,7 @@ def comparisons(results: Path) -> list[Path]:
 
 def main_comparisons(results: Path) -> list[Path]:
     """The comparisons of the study's plan that have the main methods; before there are any, the quick one."""
-    study = [results / "study" / name for name in claims.DATA]
+    study = [results / "study" / name for name in claims.PLACES]
     chosen = [folder for folder in study if {"bn", "bn+aon"} <= {run.config.method for run in finished(folder)}]
     return chosen or [results / "quick"]
 
@@ -132,7 +132,7 @@ def _caption(folder: Path, run: Record) -> str:
     place = folder.relative_to(ROOT).as_posix() if folder.is_relative_to(ROOT) else folder.name
     name = load_comparison(folder).name
     if _in_study(folder):
-        name = f"The study on {claims.DATA[config.dataset]}{'' if folder.name in claims.DATA else ', exploratory'}"
+        name = f"The study on {claims.PLACES.get(folder.name, f'{claims.DATA[config.dataset]}, exploratory')}"
     return f"**{name}**: {', '.join([f'{config.network} at {width}', size, *_others(config)])} (`{place}`)."
 
 
@@ -163,8 +163,8 @@ def reading(folders: Sequence[Path]) -> str:
 
 
 def study_runs(folder: Path) -> dict[str, list[Record]]:
-    """Finished runs of the study by the name of their folder."""
-    return {name: finished(folder / name) for name in claims.DATA}
+    """Finished runs of the comparisons that hypotheses are about, by the name of their folder."""
+    return {name: finished(folder / name) for name in claims.PLACES}
 
 
 def study(folder: Path) -> str:
@@ -176,7 +176,7 @@ def study(folder: Path) -> str:
     compared = {"quick": finished(folder.parent / "quick")}
     if elsewhere := finished(folder.parent / "quick-again"):
         compared["quick on another processor"] = elsewhere
-    compared |= {f"the study on {claims.DATA[name]}": found for name, found in runs.items()}
+    compared |= {f"the study on {claims.PLACES[name]}": found for name, found in runs.items()}
     losses = "\n".join(f"- {name}: {claims_text.convergence(found)}" for name, found in compared.items())
     note = f"Training loss of BN+AON(q=2), mean over the seeds:\n\n{losses}"
     main = finished(folder / MAPS.folder)
@@ -222,9 +222,8 @@ def answers(folder: Path) -> str:
 
 
 def fits(folder: Path) -> str:
-    """How well each method fits its training images: on each data set, and where the learning rate falls to zero."""
-    parts = {claims.DATA[name]: own for name, own in study_runs(folder).items()}
-    parts["CIFAR-10, learning rate falling to zero (exploratory)"] = finished(folder / TO_ZERO.folder)
+    """How well each method fits its training images, in every comparison that hypotheses are about."""
+    parts = {claims.PLACES[name]: own for name, own in study_runs(folder).items()}
     return "\n\n".join(f"{name}:\n\n{accuracy_tables.fit(own)}" for name, own in parts.items())
 
 
@@ -312,7 +311,7 @@ def documents(root: Path = ROOT) -> dict[Path, str]:
     text = between(text, "cost", cost(results / "bench"))
     text = between(text, "versions", versions(root / "pyproject.toml"))
     findings = claims_text.findings(runs)
-    equal = accuracy_tables.equal_loss_sentence({claims.DATA[name]: own for name, own in runs.items()})
+    equal = accuracy_tables.equal_loss_sentence({claims.PLACES[name]: own for name, own in runs.items()})
     findings += [equal] if findings and equal else []
     every = comparisons(results)
     whole = "\n\n".join([reading(every), *map(table, every)])

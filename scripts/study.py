@@ -4,8 +4,8 @@
     python scripts/study.py collect [OUT]    copy the records of finished runs from OUT into results/study
     python scripts/study.py report           tables, figures and pages of these records and of results/quick
 
-`run` does exploratory plans seed by seed and collects after every step. `make study` does all of it, and the pages of
-the documentation. The runs take days on two cores and need CIFAR-10 and CIFAR-100 (`aon data fetch`).
+`run` does exploratory plans seed by seed, the follow-up last, and collects after every step. `make study` does all of
+it, and the pages of the documentation. The runs take a day on two cores and need both data sets (`aon data fetch`).
 """
 
 import shutil
@@ -61,7 +61,8 @@ EXPLORATORY = (
     Step("cifar10-resnet20", "cifar10-resnet20", best="bn"),
     Step("cifar10-vit", "cifar10-vit", best="ln"),
 )
-STEPS = (*CORE, *EXPLORATORY)
+FOLLOW_UP = (Step("cifar10-to-zero", "cifar10-to-zero"), Step("cifar10-fitted", "cifar10-fitted"))
+STEPS = (*CORE, *EXPLORATORY, *FOLLOW_UP)
 # Comparisons that make one report, beside the report that each has of its own.
 TOGETHER = {
     "both": ("cifar10", "cifar100"),
@@ -78,8 +79,11 @@ TITLES = {
     "cifar10-decay": "CIFAR-10 with weight decay",
     "cifar10-resnet20": "ResNet-20 on CIFAR-10",
     "cifar10-vit": "A small transformer on CIFAR-10",
+    "cifar10-to-zero": "CIFAR-10 with a learning rate that falls to zero, follow-up",
+    "cifar10-fitted": "CIFAR-10 with training images fitted, follow-up",
 }
-TESTED = ("cifar10", "cifar100")  # the folders that hypotheses of the plan are about
+# The folders that hypotheses of the plan are about.
+TESTED = ("cifar10", "cifar100", *(step.folder for step in FOLLOW_UP))
 NOTE = (
     "Here p-values are corrected over the comparisons of a table. The verdicts on the study's hypotheses, corrected "
     "within the families of its plan (results/study/PLAN.md), are in docs/reproducing.md."
@@ -98,14 +102,16 @@ def run(out: Path) -> None:
 
 
 def order() -> Iterator[tuple[Step, int | None]]:
-    """Every step with the seed to run, None for all: the core first, then one seed of every exploratory step at a time.
+    """Every step with the seed to run, None for all.
 
-    So each exploratory question has an answer from one seed before any has two.
+    The core is first, then one seed of every exploratory step at a time, then the follow-up. So each exploratory
+    question has an answer from one seed before any has two.
     """
     yield from ((step, None) for step in CORE)
     seeds = {step: plan_comparison({}, _file(step.plan)).seeds for step in EXPLORATORY}
     for seed in sorted({seed for own in seeds.values() for seed in own}):
         yield from ((step, seed) for step in EXPLORATORY if seed in seeds[step])
+    yield from ((step, None) for step in FOLLOW_UP)
 
 
 def command(step: Step, out: Path, seed: int | None = None) -> list[str]:

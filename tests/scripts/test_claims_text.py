@@ -86,7 +86,7 @@ def test_the_conclusion_lists_claims_by_verdict():
     assert re.fullmatch(r"- BN\+AON\(q=2\) above BN\+orthonormal on CIFAR-10: \+\d\.\d\d \[.*\] \(H3\)", parts[1])
     assert parts[2] == "**The opposite holds**"
     assert parts[3].startswith("- BN+AON(q=2) above BN on CIFAR-10: -")
-    assert parts[-1] == "**No verdict yet**: H4, H5, H6, H7, H8, H9, H10, H11"
+    assert parts[-1] == "**No verdict yet**: " + ", ".join(f"H{number}" for number in range(4, 19))
     assert conclusion({}).startswith("**No verdict yet**: H1, H2,")
 
 
@@ -147,3 +147,9 @@ def test_findings_speak_of_the_claims_of_the_paper_and_give_no_verdict_before_al
     assert found[1].startswith("In the study (CIFAR-10, 3 of 8 seeds so far) BN+orthonormal was ")
     assert ": no verdict before all have run (95 % interval " in found[0]
     assert ": significant (" in findings({"cifar10": runs(range(8))})[0]
+
+
+def test_findings_of_the_follow_up_name_their_setting():
+    found = findings({"cifar10": runs([100]), "cifar10-to-zero": runs(range(103, 108))})
+    assert len(found) == 6
+    assert found[3].startswith("In the study (CIFAR-10, learning rate falling to zero, 5 of 5 seeds) BN+AON(q=2) was ")

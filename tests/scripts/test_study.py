@@ -13,6 +13,7 @@ from scripts.study import (
     AGAIN,
     CORE,
     EXPLORATORY,
+    FOLLOW_UP,
     MAPS,
     NOTE,
     PLANS,
@@ -48,11 +49,11 @@ def test_every_plan_is_run_and_is_in_the_text():
     assert all(name in text for name in files)
 
 
-def test_exploratory_plans_are_run_seed_by_seed_after_all_others():
+def test_exploratory_plans_are_run_seed_by_seed_between_the_core_and_the_follow_up():
     steps = list(order())
-    assert [step for step, seed in steps if seed is None] == list(CORE)
+    assert [step for step, seed in steps if seed is None] == [*CORE, *FOLLOW_UP]
     rounds = [[step for step, seed in steps if seed == one] for one in (100, 101, 102)]
-    assert steps[len(CORE) :] == [(step, 100 + i) for i, own in enumerate(rounds) for step in own]
+    assert steps[len(CORE) : -len(FOLLOW_UP)] == [(step, 100 + i) for i, own in enumerate(rounds) for step in own]
     assert rounds == [list(EXPLORATORY)] * 2 + [[step for step in EXPLORATORY if step != AGAIN]]
 
 
