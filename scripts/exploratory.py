@@ -20,7 +20,17 @@ Runs = list[Record]
 NOT_RUN = "None of these runs has finished yet."
 ENOUGH = 3  # seeds for an interval: that of two hangs on a single degree of freedom
 _SCHEDULES = {"steps": "halved twice", "linear": "falling linearly to zero", "cosine": "falling to zero as a cosine"}
-_SHOWN = ("network", "optimiser", "learning_rate", "schedule", "warm_up", "weight_decay")
+_SHOWN = {
+    "network": "{}",
+    "train_size": "{} images",
+    "epochs": "{} epochs",
+    "augment": "no crops or flips",  # all others have them
+    "optimiser": "{}",
+    "learning_rate": "learning rate {}",
+    "schedule": "{}",
+    "warm_up": "warm up {}",
+    "weight_decay": "weight decay {}",
+}
 
 
 class Setting(NamedTuple):
@@ -48,15 +58,11 @@ def settings(main: Runs, others: Iterable[Runs]) -> list[Setting]:
 
 def label(config: RunConfig, main: RunConfig) -> str:
     """What distinguishes a run's settings from those of the study's main runs."""
+    images = "all" if config.train_size is None else f"{config.train_size:,}"
+    values = config.model_dump() | {"train_size": images, "schedule": _SCHEDULES[config.schedule]}
     changed = [name for name in _SHOWN if getattr(config, name) != getattr(main, name)]
-    words = [_SCHEDULES[config.schedule] if name == "schedule" else _named(name, config) for name in changed]
+    words = [_SHOWN[name].format(values[name]) for name in changed]
     return ", ".join(words) or f"the main runs: learning rate {main.learning_rate}, halved twice"
-
-
-def _named(name: str, config: RunConfig) -> str:
-    """A setting and its value; networks and optimisers speak for themselves."""
-    value = getattr(config, name)
-    return str(value) if name in ("network", "optimiser") else f"{name.replace('_', ' ')} {value}"
 
 
 def _base(runs: Runs) -> str:

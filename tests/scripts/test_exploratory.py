@@ -30,12 +30,14 @@ def test_each_setting_is_named_by_what_differs_from_the_main_runs():
         factory.comparison(epochs=3, learning_rate=0.05),
         factory.comparison(epochs=3, schedule="linear", weight_decay=0.0005),
         factory.comparison(("ln", "ln+orth", "ln+aon"), epochs=3, network="vit", optimiser="adamw"),
+        factory.comparison(epochs=4, train_size=2000, augment=False),
     ]
     assert [line[0] for line in lines(settings(main, others))] == [
         "the main runs: learning rate 0.1, halved twice",
         "learning rate 0.05",
         "falling linearly to zero, weight decay 0.0005",
         "vit, adamw",
+        "2,000 images, 4 epochs, no crops or flips",
     ]
 
 

@@ -64,7 +64,8 @@ def test_weights_that_do_not_belong_to_the_record_are_refused(runs, tmp_path):
 
 
 def retested(method, seed, plain, renewed, folder="cifar10", **settings):
-    return Renewal(folder, RunConfig(method=method, seed=seed, width=0.25, **settings), plain, renewed)
+    sizes = {"width": 0.25, "train_size": 10_000, "epochs": 30}
+    return Renewal(folder, RunConfig(method=method, seed=seed, **sizes, **settings), plain, renewed)
 
 
 def test_a_line_has_both_accuracies_and_both_differences_to_bn():
