@@ -154,6 +154,27 @@ def paired(better: str, base: str, runs: Iterable[Record], of: Measure) -> tuple
     return ours, theirs
 
 
+def lost(runs: Iterable[Record]) -> set[tuple[str, int]]:
+    """Method and seed of the runs whose source is lost."""
+    return {name(run) for run in runs if (run.environment.commit or "").startswith(LOST_COMMIT)}
+
+
+def with_repeated(runs: Sequence[Record], again: Iterable[Record]) -> list[Record]:
+    """The runs, with repetitions in place of those whose source is lost.
+
+    Args:
+        runs: Runs of one setting.
+        again: Runs of the same setting, made again.
+    """
+    gone, repeated = lost(runs), {name(run): run for run in again}
+    return [repeated.get(name(run), run) if name(run) in gone else run for run in runs]
+
+
+def name(run: Record) -> tuple[str, int]:
+    """What tells the runs of one setting apart."""
+    return run.config.method, run.config.seed
+
+
 def _corrected(found: Sequence[Difference | None], families: Sequence[str]) -> list[float | None]:
     """p-values after Holm's correction within each family, for as many hypotheses as the plan has in it.
 

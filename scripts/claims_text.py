@@ -5,7 +5,6 @@ from statistics import fmean
 
 from scripts.claims import (
     CLAIMS,
-    LOST_COMMIT,
     PLACES,
     VERDICTS,
     Claim,
@@ -15,8 +14,11 @@ from scripts.claims import (
     eligible,
     joint_verdict,
     judge,
+    lost,
+    name,
     paired,
     planned,
+    with_repeated,
 )
 
 from aon.lab.experiment.records import Record
@@ -48,30 +50,68 @@ def table(runs: dict[str, list[Record]]) -> str:
 
 
 def sensitivity(runs: dict[str, list[Record]], again: Sequence[Record]) -> str:
-    """The main family on CIFAR-10 without the seeds that have runs of the lost commit, and with those runs repeated.
+    """Hypotheses that rest on runs of the lost commit, without the seeds of those runs, and with the runs repeated.
 
     Args:
         runs: By the folder's name.
         again: Runs of the same settings, made again.
     """
-    first, repeated = runs.get(MAIN.folder, []), {_run(run): run for run in again}
-    lost = {_run(run) for run in first if (run.environment.commit or "").startswith(LOST_COMMIT)}
-    if not lost:
+    first = runs.get(MAIN.folder, [])
+    gone = lost(first)
+    if not gone:
         return "No run of the study is of an unknown commit."
-    seeds = sorted({seed for _, seed in lost})
+    seeds = sorted({seed for _, seed in gone})
     left_out = [run for run in first if run.config.seed not in seeds]
-    replaced = [repeated.get(_run(run), run) if _run(run) in lost else run for run in first]
     columns = {"all seeds": first, f"without seed{'s' * (len(seeds) > 1)} {' and '.join(map(str, seeds))}": left_out}
-    if lost <= repeated.keys():
-        columns[f"with the lost runs repeated ({len(lost)})"] = replaced
+    if gone <= {name(run) for run in again}:
+        columns[f"with the lost runs repeated ({len(gone)})"] = with_repeated(first, again)
     lines = [f"| | {' | '.join(columns)} |", "|:--|" + "--:|" * len(columns)]
     found = [judge({MAIN.folder: own}) for own in columns.values()]
     for tests in zip(*found, strict=True):
-        if (claim := tests[0].claim).family == MAIN.family:
-            cells = [f"{gain_with_interval(test.found)}, p {p_equals(test.p)}" for test in tests]
+        if _rests_on(claim := tests[0].claim, gone):
+            cells = [f"{gain_with_interval(test.found)}, {_n_and_p(test)}" for test in tests]
             names = " above ".join(parse(method).label for method in (claim.better, claim.base))
             lines.append(f"| {claim.number}: {names} | {' | '.join(cells)} |")
     return "\n".join(lines)
+
+
+def _rests_on(claim: Claim, gone: set[tuple[str, int]]) -> bool:
+    """Whether one of the runs is of a method that the claim of the main setting is about, and of its seeds."""
+    seeds = range(claim.first, claim.first + claim.seeds)
+    return claim.folder == MAIN.folder and any(
+        method in (claim.better, claim.base) and seed in seeds for method, seed in gone
+    )
+
+
+def _n_and_p(test: Finding) -> str:
+    return f"n = {test.found.n if test.found else 0}" + (f", p {p_equals(test.p)}" if test.p is not None else "")
+
+
+def changed_verdicts(runs: dict[str, list[Record]], again: Sequence[Record]) -> str:
+    """The hypotheses whose verdict would be another with the lost runs repeated; nothing if there are none.
+
+    Args:
+        runs: By the folder's name.
+        again: Runs of the same settings, made again.
+    """
+    first = runs.get(MAIN.folder, [])
+    gone = lost(first)
+    if not gone or not gone <= {name(run) for run in again}:
+        return ""
+    findings = [_by_number({MAIN.folder: some}) for some in (first, with_repeated(first, again))]
+    changed = []
+    for before, after in zip(*findings, strict=True):
+        old, new = joint_verdict(before), joint_verdict(after)
+        if old != new:
+            claim = before[0].claim
+            better = parse(claim.better).label if len(before) == 1 else "one of our maps"
+            changed.append(f"{claim.number} ({better} above {parse(claim.base).label}): {new}, not: {old}")
+    if not changed:
+        return ""
+    return (
+        f"In the study {len(gone)} runs are of a commit that is no longer in the repository. With these runs repeated "
+        f"the verdict would be another on {'; '.join(changed)}."
+    )
 
 
 def stricter(runs: dict[str, list[Record]]) -> str:
@@ -95,10 +135,6 @@ def stricter(runs: dict[str, list[Record]]) -> str:
                 f"{claim.number}; without it the smallest p there would be {p_value(min(p_values))}."
             )
     return " ".join(lines)
-
-
-def _run(run: Record) -> tuple[str, int]:
-    return run.config.method, run.config.seed
 
 
 def conclusion(runs: dict[str, list[Record]]) -> str:
@@ -181,13 +217,15 @@ def _sentence(finding: Finding, where: str) -> str:
 
 
 def convergence(runs: Sequence[Record]) -> str:
-    """In how many epochs the mean training loss of AON is lower than BN's, and by how much in the last."""
-    found = between("bn+aon", "bn", runs, _loss)
-    if found is None:
-        return described(found)
-    aon, bn = (_mean_losses(runs, method) for method in ("bn+aon", "bn"))
-    lower = sum(ours < base for ours, base in zip(aon, bn, strict=True))
-    return f"lower than BN's in {lower} of {len(bn)} epochs; difference in the last {described(found)}"
+    """In how many epochs the mean training loss of AON is lower than that of BN and of the penalty, and by how much."""
+    parts = []
+    for base in ("bn", "bn+orth"):
+        found = between("bn+aon", base, runs, _loss)
+        if found is not None:
+            ours, theirs = (_mean_losses(runs, method) for method in ("bn+aon", base))
+            lower = sum(own < other for own, other in zip(ours, theirs, strict=True))
+            parts.append(f"lower than {parse(base).label}'s in {lower} of {len(ours)} epochs, {described(found)}")
+    return "; ".join(parts) or described(None)
 
 
 def _mean_losses(runs: Sequence[Record], method: str) -> list[float]:

@@ -9,7 +9,6 @@ nothing and fails where a document is not up to date.
 import json
 import sys
 import tomllib
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from pathlib import Path
@@ -28,7 +27,7 @@ from aon.lab.report.statistics import Difference, difference, holm, summarise
 from aon.lab.report.study import FINDINGS
 from aon.lab.report.verdict import FEW_SEEDS
 from aon.lab.system.files import write_text
-from scripts import accuracy_tables, claims, claims_text, exploratory
+from scripts import accuracy_tables, claims, claims_text, exploratory, provenance
 
 ROOT = Path(__file__).resolve().parents[1]
 BASES = ("bn", "ln")
@@ -169,34 +168,25 @@ def study_runs(folder: Path) -> dict[str, list[Record]]:
 
 def study(folder: Path) -> str:
     """The claims of the study's plan, how far they rest on lost sources, our best map, and the training loss of AON."""
-    runs = study_runs(folder)
-    again = "The main family on CIFAR-10 and the runs of the lost commit:\n\n" + claims_text.sensitivity(
-        runs, finished(folder / AGAIN.folder)
-    )
+    runs, repeated = study_runs(folder), finished(folder / AGAIN.folder)
+    again = "Hypotheses that rest on runs of the lost commit:\n\n" + claims_text.sensitivity(runs, repeated)
+    if changed := claims_text.changed_verdicts(runs, repeated):
+        again += f"\n\n{changed}"
+    exploratory_runs = {
+        f"exploratory: `{step.folder}`": [run for own in by_setting(folder / step.folder) for run in own]
+        for step in EXPLORATORY
+    }
+    made = "What made the runs:\n\n" + provenance.table(provenance.by_family(runs) | exploratory_runs)
     compared = {"quick": finished(folder.parent / "quick")}
     if elsewhere := finished(folder.parent / "quick-again"):
         compared["quick on another processor"] = elsewhere
     compared |= {f"the study on {claims.PLACES[name]}": found for name, found in runs.items()}
     losses = "\n".join(f"- {name}: {claims_text.convergence(found)}" for name, found in compared.items())
-    note = f"Training loss of BN+AON(q=2), mean over the seeds:\n\n{losses}"
+    note = f"Mean training loss of BN+AON(q=2), epoch by epoch, and its difference in the last:\n\n{losses}"
     main = finished(folder / MAPS.folder)
     others = _best_map(folder / MAPS.folder) + f"\n\nIterNorm less BN+AON(q=2): {_described('iternorm', main)}."
     strict = claims_text.stricter(runs)
-    return "\n\n".join([claims_text.table(runs), strict, provenance(runs), again, f"Exploratory: {others}", note])
-
-
-def provenance(runs: dict[str, list[Record]]) -> str:
-    """How many of the study's runs were made by which commit and on which processor."""
-    found = [run.environment for own in runs.values() for run in own]
-    if not found:
-        return "No run has finished yet."
-    commits = Counter((one.commit or "unknown")[:7] for one in found)
-    processors = Counter(one.cpu for one in found)
-    return f"Made by the commits {_counted(commits)}, on {_counted(processors)}."
-
-
-def _counted(counts: Counter[str]) -> str:
-    return ", ".join(f"{name} ({count} run{'s' * (count > 1)})" for name, count in counts.most_common())
+    return "\n\n".join([claims_text.table(runs), strict, again, made, f"Exploratory: {others}", note])
 
 
 def answers(folder: Path) -> str:
@@ -210,14 +200,17 @@ def answers(folder: Path) -> str:
     table = exploratory.settings_table(found, ours)
     if len(found) < 2:
         return table
+    # Changes are measured from runs whose source is known.
+    same_seeds = claims.with_repeated(main, finished(folder / AGAIN.folder))
+    beside = [found[0]._replace(runs=same_seeds), *found[1:]]
     parts = [
         exploratory.one_seed(found[0]),
         table,
         "The methods against each other:",
         exploratory.contrasts(found, ours),
     ]
-    changed = "Change from the main runs of the same seeds, on the VGG:"
-    parts += [changed, exploratory.changes(found, ours), exploratory.tuned(found)]
+    changed = "Change from the main runs of the same seeds, on the VGG (those of the lost commit repeated):"
+    parts += [changed, exploratory.changes(beside, ours), exploratory.tuned(beside)]
     return "\n\n".join(part for part in parts if part)
 
 
@@ -306,17 +299,19 @@ def documents(root: Path = ROOT) -> dict[Path, str]:
     shown_in = main_comparisons(results)
     tables = [table(folder, shown) for folder in shown_in]
     notes = [reading(shown_in), *([f"{parse(best).label} is {CHOSEN}."] if best else [])]
-    short = "\n\n".join([*tables, *notes, claims_text.conclusion(runs)])
+    caution = claims_text.changed_verdicts(runs, finished(results / "study" / AGAIN.folder))
+    conclusion = "\n\n".join(filter(None, [claims_text.conclusion(runs), caution]))
+    short = "\n\n".join([*tables, *notes, conclusion])
     text = between(readme.read_text(encoding="utf-8"), "results", short)
     text = between(text, "cost", cost(results / "bench"))
     text = between(text, "versions", versions(root / "pyproject.toml"))
     findings = claims_text.findings(runs)
     equal = accuracy_tables.equal_loss_sentence({claims.PLACES[name]: own for name, own in runs.items()})
-    findings += [equal] if findings and equal else []
+    findings += [sentence for sentence in (caution, equal) if findings and sentence]
     every = comparisons(results)
     whole = "\n\n".join([reading(every), *map(table, every)])
     page = between(reproducing.read_text(encoding="utf-8"), "results", whole)
-    page = between(page, "summary", claims_text.conclusion(runs))
+    page = between(page, "summary", conclusion)
     page = between(page, "fit", fits(results / "study"))
     page = between(page, "settings", answers(results / "study"))
     page = between(page, "orthonormality", accuracy_tables.orthonormality(runs[MAPS.folder]))

@@ -6,7 +6,7 @@ from itertools import product
 
 import pytest
 from scripts.claims import CLAIMS, LOST_COMMIT, judge
-from scripts.claims_text import conclusion, convergence, findings, sensitivity, stricter, table
+from scripts.claims_text import changed_verdicts, conclusion, convergence, findings, sensitivity, stricter, table
 from tests.lab import factory
 
 from aon.lab.report.cells import p_value
@@ -37,6 +37,24 @@ def test_runs_of_the_lost_commit_are_left_out_or_replaced():
     replaced = [again if run is lost[place] else run for run in lost]
     assert line.split("|")[4].strip().startswith(f"{judge({'cifar10': replaced})[0].found.value:+.2f} [")
     assert sensitivity({"cifar10": first}, []) == "No run of the study is of an unknown commit."
+
+
+def test_every_hypothesis_with_a_lost_run_is_recomputed_and_no_other():
+    first = [made_by(run, LOST_COMMIT if run.config.method == "bn+aon" else "abc") for run in runs(range(100, 105))]
+    lines = sensitivity({"cifar10": first}, []).splitlines()[2:]
+    assert [line.split("|")[1].split(":")[0].strip() for line in lines] == ["H1", "H3", "H6", "H7", *["H11"] * 5]
+
+
+def test_a_verdict_that_hangs_on_lost_runs_is_named():
+    made = maps((72.0, 70.0, 70.0, 70.0))
+    before = [made_by(run, LOST_COMMIT if run.config.method == "bn+aon" else "abc") for run in made]
+    again = [run.but(epochs=(run.epochs[0].model_copy(update={"val_accuracy": 75.0}),)) for run in before[:5]]
+    assert {run.config.method for run in again} == {"bn+aon"}
+    said = changed_verdicts({"cifar10": before}, again)
+    assert said.endswith("another on H11 (one of our maps above BN+AON(q=2)): not shown, not: holds.")
+    assert changed_verdicts({"cifar10": before}, before[:5]) == ""
+    assert changed_verdicts({"cifar10": before}, again[:2]) == ""
+    assert changed_verdicts({"cifar10": made}, again) == ""
 
 
 def test_a_claim_has_its_difference_its_seeds_and_a_p_corrected_within_its_family():
@@ -76,7 +94,8 @@ def test_convergence_is_the_paired_difference_of_the_training_losses():
     losses = {(run.config.method, run.config.seed): run.epochs[-1].train_loss for run in found}
     mean = sum(losses["bn+aon", seed] - losses["bn", seed] for seed in (0, 1)) / 2
     lower = "lower than BN's in 0 of 3 epochs"  # the made curves of AON fall more slowly
-    assert convergence(found).startswith(f"{lower}; difference in the last {mean:+.3f}")
+    assert convergence(found).startswith(f"{lower}, {mean:+.3f}")
+    assert "; lower than BN+orthonormal's in " in convergence(found)
     assert convergence([]) == "not run yet"
 
 

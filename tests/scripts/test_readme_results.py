@@ -9,7 +9,6 @@ from scripts.readme_results import (
     finished,
     main,
     main_comparisons,
-    provenance,
     reading,
     table,
     versions,
@@ -110,14 +109,6 @@ def test_the_study_replaces_the_quick_comparison_when_it_has_runs(tmp_path):
     assert main_comparisons(tmp_path) == [tmp_path / "study" / "cifar10"]
     factory.write(tmp_path / "study" / "cifar10-rates", factory.comparison(epochs=2))  # exploratory: not in the README
     assert main_comparisons(tmp_path) == [tmp_path / "study" / "cifar10"]
-
-
-def test_the_commits_and_processors_of_runs_are_counted():
-    runs = factory.comparison(("bn",), seeds=range(3), epochs=1)
-    other = runs[0].but(environment=factory.environment(commit="abcdef0123"))
-    assert provenance({"cifar10": [other], "cifar100": runs[1:]}) == (
-        "Made by the commits 0123456 (2 runs), abcdef0 (1 run), on A Processor @ 2.80GHz (3 runs)."
-    )
 
 
 def test_versions_are_those_of_the_project():
