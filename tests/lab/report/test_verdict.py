@@ -65,6 +65,14 @@ def test_one_seed_says_nothing_about_chance():
     assert "p =" not in words
 
 
+def test_a_method_with_fewer_seeds_is_compared_over_the_seeds_that_all_have():
+    base, lucky = scored("bn", [60.0, 60.0, 80.0, 50.0]), scored("bn+aon", [70.0, 70.0])
+    other = scored("iternorm", [72.0, 72.0, 60.0, 60.0])
+    assert "Over the 2 seeds that all methods have, IterNorm is highest." in said(base, lucky, other)
+    assert "Over the 2 seeds that all methods have, BN+AON(q=2) is highest too." in said(base, lucky)
+    assert "that all methods have" not in said(base, other)
+
+
 def test_several_comparisons_are_corrected_for():
     aon, orth = [71.6, 71.9, 72.4], [71.3, 71.2, 72.2]
     words = said(scored("bn", [70.0, 70.5, 71.1]), scored("bn+aon", aon), scored("bn+orth", orth))
@@ -75,7 +83,9 @@ def test_several_comparisons_are_corrected_for():
 
 def test_correction_can_take_a_claim_back():
     base, near = scored("bn", [70.0, 71.0, 72.0]), scored("bn+aon", [70.9, 72.6, 73.0])
-    assert "BN, a significant difference, though on few seeds (95 %" in said(base, near)
+    assert "BN, with few seeds a demonstration, not evidence (95 %" in said(base, near)
+    many = [[70.0, 71.0, 72.0, 71.5, 70.5], [70.9, 72.6, 73.0, 72.8, 71.9]]
+    assert "BN, a significant difference (95 %" in said(scored("bn", many[0]), scored("bn+aon", many[1]))
     rest = [scored(method, [70.1, 70.2, 72.9]) for method in ("bn+orth", "bn+cwn", "iternorm")]
     assert "BN, not a significant difference" in said(base, near, *rest)
 
@@ -91,7 +101,11 @@ def test_the_highest_of_several_variants_is_told_to_be_favoured():
     tried[1].append(extra.but(config=extra.config.but(seed=7)))
     words = said(base, *tried)
     assert "BN+orthonormal(beta=20) is the highest of 2 variants of one method, which favours it" in words
-    assert "the best of them by validation accuracy is BN+orthonormal(beta=1)." in words
+    assert "the best of them by validation accuracy is BN+orthonormal(beta=1), 1.75 points above BN, " in words
+    above = scored("bn+aon", [90.0, 90.0], validation_size=50)
+    words = said(base, above, *tried)
+    assert "The best of 2 variants of one method by validation accuracy is BN+orthonormal(beta=1), 1.75 points" in words
+    assert "which favours it" not in words
     assert "variants" not in said(base, tried[0])
     assert "variants" not in said(*tried, base="bn+orth:beta=1")
 

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import fmean
 
 from aon.lab.experiment.records import Status
 from aon.lab.report.cells import mean_and_spread, p_equals
@@ -109,7 +110,7 @@ def _judged(gain: Difference, other: str, row: Row) -> str:
 def _significance(gain: Difference) -> str:
     if gain.corrected is None or gain.corrected >= SIGNIFICANT:
         return "not a significant difference"
-    return "a significant difference" + (", though on few seeds" if gain.n < FEW_SEEDS else "")
+    return "a significant difference" if gain.n >= FEW_SEEDS else "with few seeds a demonstration, not evidence"
 
 
 def _numbers(gain: Difference) -> str:
@@ -143,7 +144,9 @@ def _of_contest(contest: _Contest, results: Results) -> list[str]:
         return []
     best, second = sorted(rows, key=_last, reverse=True)[:2]
     where = _where(contest)
-    remarks = [_capital(f"{where}{remark}") for remark in _variants(best, rows)]
+    remarks = [
+        _capital(f"{where}{remark}") for remark in [*_common_seeds(best, rows), *_variants(best, contest, results.base)]
+    ]
     found = results.matrix.get((best.label, second.label))
     if found and not best.is_base and not second.is_base:
         remarks.append(_capital(f"{where}against the next, {best.method} is {_judged(found, second.method, best)}."))
@@ -166,14 +169,40 @@ def _left_out(results: Results) -> list[str]:
     return [f"Not ranked, since not run under every setting: {', '.join(names)}."] if names else []
 
 
-def _variants(best: Row, rows: Sequence[Row]) -> list[str]:
-    """A caution where the best is the highest of several variants of a method that the base is not a variant of."""
-    own = [row for row in rows if row.words == best.words]
-    if len(own) < 2 or any(row.is_base for row in own):
+def _common_seeds(best: Row, rows: Sequence[Row]) -> list[str]:
+    """Which is highest over the seeds that all have, where the best has fewer than others: its own may be lucky."""
+    scores = {row.label: row.results[PRIMARY.key] for row in rows}
+    common = set.intersection(*map(set, scores.values()))
+    if not common or best.last.n == max(row.last.n for row in rows):
         return []
-    caution = f"{best.method} is the highest of {len(own)} variants of one method, which favours it"
-    chosen = best_by_validation(own)
-    return [f"{caution}; the best of them by validation accuracy is {chosen.method}." if chosen else f"{caution}."]
+    highest = max(rows, key=lambda row: fmean(scores[row.label][seed] for seed in common))
+    seeds = "the seed" if len(common) == 1 else f"the {len(common)} seeds"
+    return [f"over {seeds} that all methods have, {highest.method} is highest{' too' if highest is best else ''}."]
+
+
+def _variants(best: Row, contest: _Contest, base: str) -> list[str]:
+    """For each method with several variants that the base is not one of: the best by validation, against the base.
+
+    A caution is added where the best of all is one of them, since the highest of several is favoured.
+    """
+    gains = {row.label: gain for row, gain in contest.entries}
+    remarks = []
+    for words in dict.fromkeys(row.words for row, _ in contest.entries):
+        own = [row for row, _ in contest.entries if row.words == words]
+        if len(own) < 2 or any(row.is_base for row in own):
+            continue
+        variants, parts = f"{len(own)} variants of one method", []
+        if best in own:
+            parts.append(f"{best.method} is the highest of {variants}, which favours it")
+        if chosen := best_by_validation(own):
+            gain = gains[chosen.label] if chosen is not best else None  # that of the best has been told
+            judged = f", {_judged(gain, base, chosen)}" if gain else ""
+            parts.append(
+                f"the best of {'them' if parts else variants} by validation accuracy is {chosen.method}{judged}"
+            )
+        if parts:
+            remarks.append(f"{'; '.join(parts)}.")
+    return remarks
 
 
 def _missing(results: Results) -> list[str]:
