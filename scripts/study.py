@@ -61,7 +61,7 @@ EXPLORATORY = (
     Step("cifar10-resnet20", "cifar10-resnet20", best="bn"),
     Step("cifar10-vit", "cifar10-vit", best="ln"),
 )
-FOLLOW_UP = (Step("cifar10-to-zero", "cifar10-to-zero"), Step("cifar10-fitted", "cifar10-fitted"))
+FOLLOW_UP = (Step("cifar10-fitted", "cifar10-fitted"),)
 STEPS = (*CORE, *EXPLORATORY, *FOLLOW_UP)
 # Comparisons that make one report, beside the report that each has of its own.
 TOGETHER = {
@@ -79,7 +79,6 @@ TITLES = {
     "cifar10-decay": "CIFAR-10 with weight decay",
     "cifar10-resnet20": "ResNet-20 on CIFAR-10",
     "cifar10-vit": "A small transformer on CIFAR-10",
-    "cifar10-to-zero": "CIFAR-10 with a learning rate that falls to zero, follow-up",
     "cifar10-fitted": "CIFAR-10 with training images fitted, follow-up",
 }
 # The folders that hypotheses of the plan are about.

@@ -169,6 +169,6 @@ def test_findings_speak_of_the_claims_of_the_paper_and_give_no_verdict_before_al
 
 
 def test_findings_of_the_follow_up_name_their_setting():
-    found = findings({"cifar10": runs([100]), "cifar10-to-zero": runs(range(103, 108))})
+    found = findings({"cifar10": runs([100]), "cifar10-fitted": runs(range(103, 108))})
     assert len(found) == 6
-    assert found[3].startswith("In the study (CIFAR-10, learning rate falling to zero, 5 of 5 seeds) BN+AON(q=2) was ")
+    assert found[3].startswith("In the study (CIFAR-10, 5,000 images fitted, 5 of 5 seeds) BN+AON(q=2) was ")
