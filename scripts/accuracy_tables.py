@@ -16,6 +16,7 @@ from aon.lab.report.statistics import Difference, difference
 BASE = "bn"
 EPOCHS = 3  # that a mean is taken over, since single epochs jump
 OWN_MAPS = ("aon", "polar")
+FITTED = 99.0  # percent training accuracy: what the plan's follow-up asks of every run
 
 
 def fit(runs: Runs) -> str:
@@ -50,6 +51,17 @@ def fit(runs: Runs) -> str:
     ranked = rank_correlation([loss for loss, _ in scored], [score for _, score in scored])
     words = f"Rank correlation of training loss and test accuracy over the {len(scored)} runs: {ranked}."
     return "\n".join(lines) + f"\n\n{words}"
+
+
+def unfitted(runs: Runs) -> str:
+    """How many runs end below the training accuracy that the plan's follow-up asks of them, method by method.
+
+    Args:
+        runs: Finished runs of that follow-up.
+    """
+    below = [run.config.method for run in runs if run.epochs[-1].train_accuracy < FITTED]
+    words = [f"{parse(method).label} {below.count(method)}" for method in dict.fromkeys(below)]
+    return f"Runs that end below {FITTED:g} % training accuracy: {', '.join(words) or 'none'} (of {len(runs)} in all)."
 
 
 def _against(own: Mapping[int, Record], base: Mapping[int, Record]) -> list[str]:

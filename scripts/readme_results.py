@@ -216,8 +216,11 @@ def answers(folder: Path) -> str:
 
 def fits(folder: Path) -> str:
     """How well each method fits its training images, in every comparison that hypotheses are about."""
-    parts = {claims.PLACES[name]: own for name, own in study_runs(folder).items()}
-    return "\n\n".join(f"{name}:\n\n{accuracy_tables.fit(own)}" for name, own in parts.items())
+    runs = study_runs(folder)
+    parts = [f"{claims.PLACES[name]}:\n\n{accuracy_tables.fit(own)}" for name, own in runs.items()]
+    if to_fit := runs[claims.FITTED]:
+        parts.append(accuracy_tables.unfitted(to_fit))
+    return "\n\n".join(parts)
 
 
 def _chosen(folder: Path) -> str | None:

@@ -1,6 +1,6 @@
 """Accuracy beside training loss and beside orthonormality."""
 
-from scripts.accuracy_tables import equal_loss_sentence, fit, orthonormality
+from scripts.accuracy_tables import FITTED, equal_loss_sentence, fit, orthonormality, unfitted
 from scripts.exploratory import NOT_RUN
 from tests.lab import factory
 
@@ -85,3 +85,14 @@ def test_methods_are_listed_by_their_error_with_rank_correlations():
 def test_too_few_runs_have_no_correlation_and_none_no_table():
     assert "- (all runs)" in orthonormality([with_error("bn+aon", 0, 0.2, 74)])
     assert orthonormality([]) == NOT_RUN
+
+
+def test_runs_that_do_not_fit_their_images_are_counted_by_method():
+    runs = [factory.record(method, seed, epochs=2) for method in ("bn", "bn+aon") for seed in (0, 1)]
+    ends = [FITTED - 1, FITTED - 2, FITTED - 0.1, FITTED]
+    runs = [
+        run.but(epochs=tuple(row.model_copy(update={"train_accuracy": end}) for row in run.epochs))
+        for run, end in zip(runs, ends, strict=True)
+    ]
+    assert unfitted(runs) == "Runs that end below 99 % training accuracy: BN 2, BN+AON(q=2) 1 (of 4 in all)."
+    assert unfitted(runs[3:]) == "Runs that end below 99 % training accuracy: none (of 1 in all)."
