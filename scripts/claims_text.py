@@ -105,12 +105,13 @@ def changed_verdicts(runs: dict[str, list[Record]], again: Sequence[Record]) -> 
         if old != new:
             claim = before[0].claim
             better = parse(claim.better).label if len(before) == 1 else "one of our maps"
-            changed.append(f"{claim.number} ({better} above {parse(claim.base).label}): {new}, not: {old}")
+            what = f"{claim.number} ({better} above {parse(claim.base).label})"
+            changed.append(f'the verdict on {what} would be "{new}"; with the original runs it is "{old}"')
     if not changed:
         return ""
     return (
-        f"In the study {len(gone)} runs are of a commit that is no longer in the repository. With these runs repeated "
-        f"the verdict would be another on {'; '.join(changed)}."
+        f"{len(gone)} runs of the study are of a commit that is no longer in the repository. With these runs repeated, "
+        f"{'; '.join(changed)}."
     )
 
 

@@ -3,7 +3,7 @@
     python scripts/draw_study.py [FOLDER]
 
 Test accuracy of the last epoch of every run of the comparisons that hypotheses are about, one point a run, with the
-mean of each method and its 95 % interval: the paper's methods, then our own maps.
+mean of each method and its 95 % interval: the paper's methods, then other weight maps.
 """
 
 import math
@@ -23,7 +23,7 @@ from aon.lab.report.outcomes import PRIMARY
 from aon.lab.report.style import COLOURS, GREY, new_figure, save, styled
 
 PAPER = ("bn", "bn+cwn", "iternorm", "bn+orth", "bn+aon:order=0", "bn+aon", "bn+aon:order=4")
-OURS = (
+OTHERS = (
     "bn+aon:centre=mean",
     "bn+aon:centre=top",
     "bn+aon:expansion=minimax",
@@ -31,7 +31,7 @@ OURS = (
     "bn+polar",
 )
 LINE = 0.22  # inches of a method
-KEY = "point: a run; line: mean and 95 % interval; blue: methods of the paper; orange: our own maps"
+KEY = "point: a run; line: mean and 95 % interval; blue: methods of the paper; orange: other weight maps"
 
 
 def scores(folder: Path) -> dict[str, list[float]]:
@@ -46,7 +46,7 @@ def scores(folder: Path) -> dict[str, list[float]]:
             found.setdefault(run.config.method, []).append(score)
     if not found:
         raise LabError(f"{folder} has no finished run")
-    return {method: found[method] for method in (*PAPER, *OURS) if method in found}
+    return {method: found[method] for method in (*PAPER, *OTHERS) if method in found}
 
 
 def interval(values: list[float], confidence: float = 0.95) -> float:

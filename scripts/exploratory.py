@@ -145,6 +145,45 @@ def changes(found: Sequence[Setting], best: str | None) -> str:
     return "\n".join(lines)
 
 
+def polynomial_or_schedule(found: Sequence[Setting], best: str | None) -> str:
+    """The best of our maps less AON: at the main learning rate, with AON at half of it, and where both fall to zero.
+
+    Under a map that does not depend on the size of W, W grows and the steps become smaller, as under a lower learning
+    rate. What is left of a lead against AON at a lower rate is not the schedule's. Over the seeds that all runs have.
+
+    Args:
+        found: The settings, the main runs first.
+        best: The best of our maps, without its normaliser; None before it is known.
+    """
+    main = found[0]
+    rate = main.runs[0].config.learning_rate
+    half, to_zero = _with(found, learning_rate=rate / 2), _with(found, schedule="linear")
+    if best is None or half is None or to_zero is None:
+        return ""
+    ours, theirs = main.method(best), main.method("aon")
+    pairs = {
+        f"at a learning rate of {rate:g}": (main, main),
+        f"against {parse(theirs).label} at {rate / 2:g}": (main, half),
+        "where both fall to zero": (to_zero, to_zero),
+    }
+    scores = {words: (_scores(one.runs, ours), _scores(two.runs, theirs)) for words, (one, two) in pairs.items()}
+    seeds = set.intersection(*({*first} & {*second} for first, second in scores.values()))
+    if not seeds:
+        return ""
+    gains = []
+    for words, both in scores.items():
+        first, second = ({seed: own[seed] for seed in sorted(seeds)} for own in both)
+        gains.append(f"{gain_of_few(difference(first, second))} {words}")
+    return f"{parse(ours).label} less {parse(theirs).label} on the VGG, seeds that all have: {'; '.join(gains)}."
+
+
+def _with(found: Sequence[Setting], **changed: object) -> Setting | None:
+    """The setting that differs from the main one in this alone."""
+    config = found[0].runs[0].config
+    wanted = label(config.model_copy(update=changed), config)
+    return next((one for one in found if one.label == wanted), None)
+
+
 def _network(one: Setting) -> str:
     return one.runs[0].config.network
 

@@ -17,7 +17,7 @@ from scripts.measure_jumps import RECORDS, ROOT, VARIANTS
 
 from aon.lab.experiment.config import RunConfig, make
 from aon.lab.experiment.records import Record, SpectrumRow, load_all
-from aon.lab.report.cells import gain_with_interval
+from aon.lab.report.cells import NOTHING, gain_with_interval
 from aon.lab.report.statistics import Difference, difference
 from aon.lab.system.files import write_text
 
@@ -105,6 +105,11 @@ def summary(rows: Rows, config: RunConfig) -> dict[str, float]:
     }
 
 
+def has_map(variant: str) -> bool:
+    """Whether a variant computes h(W); in the others it is W itself, which has no sigma that could lag."""
+    return "aon" in VARIANTS[variant].settings["method"]
+
+
 def variants_table(runs: dict[str, dict[int, dict[str, float]]]) -> str:
     """A line for each variant: means over its seeds."""
     lines = [
@@ -113,19 +118,22 @@ def variants_table(runs: dict[str, dict[int, dict[str, float]]]) -> str:
         "|:--|" + "--:|" * 12,
     ]
     for name, by_seed in runs.items():
-        cells = [VARIANTS[name].label, str(len(by_seed)), *_cells(list(by_seed.values()))]
+        cells = [VARIANTS[name].label, str(len(by_seed)), *_cells(list(by_seed.values()), has_map(name))]
         lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
 
-def _cells(runs: list[dict[str, float]]) -> Iterator[str]:
+def _cells(runs: list[dict[str, float]], mapped: bool) -> Iterator[str]:
     for key in ("validation", "validation_renewed"):
         last = [run[key] for run in runs]
         yield f"{fmean(last):.1f}" + (f" ± {stdev(last):.1f}" if len(last) > 1 else "")
     formats = {"jumps": ".1f", "jumps_renewed": ".1f", "train_loss": ".2f", "change": ".4f", "norm_W": ".2f"}
     formats |= {"norm_h": ".2f", "outside": ".0f", "median_h": ".2f", "error": ".2f"}
     for key, form in formats.items():
-        yield f"{fmean(run[key] for run in runs):{form}}" + (" %" if key == "outside" else "")
+        if key == "norm_h" and not mapped:
+            yield NOTHING
+        else:
+            yield f"{fmean(run[key] for run in runs):{form}}" + (" %" if key == "outside" else "")
 
 
 def pairs_table(runs: dict[str, dict[int, dict[str, float]]]) -> str:
@@ -168,10 +176,19 @@ def over_all(runs: dict[str, dict[int, dict[str, float]]]) -> str:
         "- The standard deviation of the last validation accuracy over the seeds, mean over the variants: "
         f"{spreads[0]:.1f} points, with statistics renewed {spreads[1]:.1f}.",
     ]
+    mapped = [run for name, by_seed in runs.items() if has_map(name) for run in by_seed.values()]
     for key, words in (("jumps", "the jumps"), ("jumps_renewed", "the jumps with statistics renewed")):
-        ranked = [f"{name} {rank_correlation(column[cause], column[key])}" for cause, name in CAUSES.items()]
-        lines.append(f"- Rank correlation of {words} with: {', '.join(ranked)}.")
+        for some, which in ((every, "of all variants"), (mapped, "that have a map")):
+            causes = {cause: name for cause, name in CAUSES.items() if cause != "norm_h" or some is mapped}
+            ranked = [f"{name} {_ranked(some, cause, key)}" for cause, name in causes.items()]
+            lines.append(
+                f"- Rank correlation of {words}, over the {len(some)} runs {which}, with: {', '.join(ranked)}."
+            )
     return "\n".join(lines)
+
+
+def _ranked(runs: Rows, cause: str, key: str) -> str:
+    return rank_correlation([run[cause] for run in runs], [run[key] for run in runs])
 
 
 def _pooled(runs: dict[str, dict[int, dict[str, float]]]) -> Difference | None:

@@ -157,14 +157,18 @@ def changes(tested: Sequence[Renewal]) -> str:
     for words, to_zero in (("does not fall to zero", False), ("falls to zero", True)):
         gains = [one.change for one in tested if (one.config.schedule in TO_ZERO) is to_zero]
         if gains:
-            higher, lower = sum(gain > 0 for gain in gains), sum(gain < 0 for gain in gains)
-            spread = f"from {min(gains):+.2f} to {max(gains):+.2f} points, median {median(gains):+.2f}"
-            counts = f"it raises {higher} and lowers {lower} of {len(gains)} runs: {spread}"
-            lines.append(f"- Where the learning rate {words}, {counts}.")
-    lines.append(
-        f"- Changes of {ROUNDING} points and less are counted as 0: another processor's rounding makes as much."
-    )
+            lines.append(f"- Where the learning rate {words}, {_counted(gains)}.")
+    lines.append(f"- Changes of {ROUNDING} points and less do not count: another processor's rounding makes as much.")
     return "\n".join(lines)
+
+
+def _counted(gains: Sequence[float]) -> str:
+    """In how many runs accuracy rises and falls, and by how much."""
+    if not any(gains):
+        return f"it changes none of {len(gains)} runs by more than {ROUNDING} points"
+    higher, lower = sum(gain > 0 for gain in gains), sum(gain < 0 for gain in gains)
+    spread = f"from {min(gains):+.2f} to {max(gains):+.2f} points, median {median(gains):+.2f}"
+    return f"it raises {higher} and lowers {lower} of {len(gains)} runs: {spread}"
 
 
 def page(text: str) -> str:

@@ -1,9 +1,9 @@
-"""Fill the generated parts of README.md and docs/reproducing.md from the records in results/.
+"""Fill the generated parts of README.md and two pages of docs/ from the records in results/.
 
     python scripts/readme_results.py [--check]
 
-README.md gets the main comparisons and the cost of a step, docs/reproducing.md every comparison. `--check` changes
-nothing and fails where a document is not up to date.
+README.md gets the main comparisons and the cost of a step, docs/reproducing.md every comparison, docs/performance.md
+the time that evaluation takes. `--check` changes nothing and fails where a document is not up to date.
 """
 
 import json
@@ -27,7 +27,7 @@ from aon.lab.report.statistics import Difference, difference, holm, summarise
 from aon.lab.report.study import FINDINGS
 from aon.lab.report.verdict import FEW_SEEDS
 from aon.lab.system.files import write_text
-from scripts import accuracy_tables, claims, claims_text, exploratory, provenance
+from scripts import accuracy_tables, claims, claims_text, exploratory, provenance, times
 
 ROOT = Path(__file__).resolve().parents[1]
 BASES = ("bn", "ln")
@@ -210,7 +210,8 @@ def answers(folder: Path) -> str:
         exploratory.contrasts(found, ours),
     ]
     changed = "Change from the main runs of the same seeds, on the VGG (those of the lost commit repeated):"
-    parts += [changed, exploratory.changes(beside, ours), exploratory.tuned(beside)]
+    parts += [changed, exploratory.changes(beside, ours), exploratory.polynomial_or_schedule(beside, ours)]
+    parts.append(exploratory.tuned(beside))
     return "\n\n".join(part for part in parts if part)
 
 
@@ -295,7 +296,9 @@ def between(text: str, name: str, part: str) -> str:
 def documents(root: Path = ROOT) -> dict[Path, str]:
     """Each document with its generated parts as the records have them."""
     results = root / "results"
-    readme, reproducing = root / "README.md", root / "docs" / "reproducing.md"
+    readme, reproducing, performance = (
+        root / name for name in ("README.md", "docs/reproducing.md", "docs/performance.md")
+    )
     runs = study_runs(results / "study")
     best = _chosen(results / "study" / MAPS.folder)
     shown = (*PAPER_METHODS, *([best] if best else []))
@@ -318,8 +321,12 @@ def documents(root: Path = ROOT) -> dict[Path, str]:
     page = between(page, "fit", fits(results / "study"))
     page = between(page, "settings", answers(results / "study"))
     page = between(page, "orthonormality", accuracy_tables.orthonormality(runs[MAPS.folder]))
+    quick = {f"results/{name}": finished(results / name) for name in ("quick", "quick-again")}
+    page = between(page, "quick", times.walls(quick))
+    evaluation = times.evaluation_share(runs[MAPS.folder])
     return {
         readme: text,
+        performance: between(performance.read_text(encoding="utf-8"), "evaluation", evaluation),
         reproducing: between(page, "claims", study(results / "study")),
         root / FINDINGS.relative_to(ROOT): json.dumps({"findings": findings}, indent=1) + "\n",
     }

@@ -9,6 +9,7 @@ from scripts.exploratory import (
     contrasts,
     gain_of_few,
     one_seed,
+    polynomial_or_schedule,
     settings,
     settings_table,
     tuned,
@@ -137,3 +138,20 @@ def test_each_method_is_taken_at_its_best_setting_by_validation_over_the_seeds_t
 def test_nothing_is_chosen_before_every_setting_has_run():
     main = factory.comparison(epochs=2)
     assert "not known" in tuned(settings(main, [factory.comparison(("bn",), epochs=2, learning_rate=0.05)]))
+
+
+def test_a_lead_at_the_main_rate_is_shown_beside_that_over_half_the_rate_and_that_without_a_rate():
+    methods, minimax = ("bn", "bn+aon", "bn+aon:expansion=minimax"), "aon:expansion=minimax"
+    main = factory.comparison(methods, seeds=(0, 1, 2), epochs=3)
+    half = factory.comparison(methods[:2], seeds=(1, 2, 3), epochs=3, learning_rate=0.05)
+    to_zero = factory.comparison(methods, seeds=(0, 1, 2), epochs=3, schedule="linear")
+    found = settings(main, [half, to_zero])
+    scores = [{(run.config.method, run.config.seed): run.last.test_accuracy for run in one.runs} for one in found]
+
+    def gain(ours, theirs):
+        return sum(scores[ours][methods[2], seed] - scores[theirs][methods[1], seed] for seed in (1, 2)) / 2
+
+    said = polynomial_or_schedule(found, minimax)
+    assert f": {gain(0, 0):+.2f}, n = 2 at a learning rate of 0.1; {gain(0, 1):+.2f}, n = 2 against " in said
+    assert said.endswith(f"BN+AON(q=2) at 0.05; {gain(2, 2):+.2f}, n = 2 where both fall to zero.")
+    assert polynomial_or_schedule(found, None) == polynomial_or_schedule(found[:2], minimax) == ""

@@ -83,15 +83,19 @@ def test_all_runs_together_say_what_goes_with_the_jumps():
     def varied(name, seed):
         size = 10 * list(VARIANTS).index(name) + seed + 1.0  # of the jumps, and of the change of h(W)
         calm = [0.0, 0.0, 50.0, 50.1]
-        return run([0.0, 0.0, 50.0, 50.0 + size], validation_renewed=calm, change=[size] * 4, error=[-size] * 4)
+        lag = [9.0 if name in ("bn", "orth") else size] * 4  # the norm of W, which says nothing of sigma
+        made = {"change": [size] * 4, "error": [-size] * 4, "norm_h": lag}
+        return run([0.0, 0.0, 50.0, 50.0 + size], validation_renewed=calm, **made)
 
     runs = {name: {seed: varied(name, seed) for seed in range(3)} for name in VARIANTS}
-    renewed, spread, correlated, _ = over_all(runs).splitlines()
+    renewed, spread, correlated, with_map, *_ = over_all(runs).splitlines()
     assert "smaller in 30 of 30 runs: 47.0 points become 0.1" in renewed
     assert "a change of -46.9 [-49.4, -44.4] (by seed, over the variants)" in renewed
     assert spread.endswith("mean over the variants: 1.0 points, with statistics renewed 0.0.")
-    assert "Rank correlation of the jumps with: change of h a step +1.00" in correlated
+    assert "the jumps, over the 30 runs of all variants, with: change of h a step +1.00, share outside" in correlated
     assert correlated.endswith("orthonormality error -1.00.")
+    assert "over the 24 runs that have a map, with: " in with_map
+    assert "largest norm of h +1.00" in with_map
     assert over_all({"bn": runs["bn"]}) == ""  # too few
 
 

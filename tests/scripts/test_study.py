@@ -7,7 +7,9 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
+from PIL import Image
 from scripts.claims import CLAIMS
 from scripts.study import (
     AGAIN,
@@ -29,6 +31,7 @@ from scripts.study import (
     order,
     planned,
     report,
+    shrink,
 )
 from tests.lab import factory
 
@@ -36,6 +39,7 @@ from aon.lab.errors import LabError
 from aon.lab.experiment.plans import plan_comparison
 from aon.lab.experiment.records import COMPARISON, load_all
 from aon.lab.methods.grammar import parse
+from aon.lab.report.style import new_figure, save
 
 
 def plan(name):
@@ -127,6 +131,19 @@ def test_finished_records_are_collected_once_and_nothing_else(tmp_path):
     assert sorted({path.name for path in kept}) == [COMPARISON, "record.json"]
     assert {run.config.seed for run in load_all(tmp_path / "kept" / "cifar10")} == {100}
     assert collect(tmp_path / "out", tmp_path / "kept") == []
+
+
+def test_a_figure_that_is_shrunk_looks_the_same(tmp_path):
+    path = tmp_path / "figure.png"
+    figure = new_figure(4, 3)
+    figure.subplots().plot([1, 3, 2])
+    save(figure, tmp_path, "figure", ["png"])
+    before, size = np.asarray(Image.open(path).convert("RGB"), dtype=int), path.stat().st_size
+    shrink(path)
+    after = np.asarray(Image.open(path).convert("RGB"), dtype=int)
+    assert path.stat().st_size < size / 2
+    assert after[0, 0].tolist() == [255, 255, 255]
+    assert np.abs(after - before).mean() < 1
 
 
 def test_reports_are_made_of_what_there_is(tmp_path):

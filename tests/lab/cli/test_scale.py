@@ -70,6 +70,7 @@ def test_a_plan_is_shown_and_recorded(tmp_path):
     assert "all together: 30 runs" in result.output.replace("\n", " ")
     record = json.loads(out.read_text())
     assert [one["name"] for one in record["comparisons"]] == ["table1", "table3"]
+    assert record["command"][0] == "aon"
     assert record["comparisons"][0]["prediction"]["cost"] > 0
 
 

@@ -126,7 +126,8 @@ def plan(
     from aon.lab.planning.prediction import Device
 
     given = {**settings, "preset": preset, "methods": methods, "seeds": seeds}
-    options = PlanOptions(Device(device_flops, efficiency, price, devices), workload, clock, verify=verify)
+    device = Device(device_flops, efficiency, price, devices)
+    options = PlanOptions(device, workload, clock, verify=verify, command=("aon", *sys.argv[1:]))
     plan_all(_console(), given, config, root, options, out)
 
 

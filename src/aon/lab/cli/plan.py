@@ -27,13 +27,14 @@ WORKLOADS = ("imagenet", "7b")
 
 @dataclass(frozen=True)
 class PlanOptions:
-    """Options of a prediction, apart from the comparison itself."""
+    """Options of a prediction, apart from the comparison itself; `command` is what was typed, for the record."""
 
     device: Device
     workload: str | None = None
     clock: str = "wall"
     steps: int = 6
     verify: bool = False
+    command: tuple[str, ...] = ()
 
 
 def plan_all(
@@ -68,7 +69,7 @@ def plan_all(
         _show_total(console, [prediction for prediction, _ in parts])
     if out is not None:
         entries = [_entry(plan, *part) for plan, part in zip(plans, parts, strict=True)]
-        _write(out, {"clock": options.clock, "comparisons": entries}, console)
+        _write(out, options.command, {"clock": options.clock, "comparisons": entries}, console)
     return None
 
 
@@ -154,9 +155,8 @@ def _plan_workload(console: Console, options: PlanOptions, out: Path | None) -> 
         rows = large.transformer()
         _show_transformer(console, rows)
     if out is not None:
-        _write(
-            out, {"workload": options.workload, "device": asdict(options.device), "rows": [*map(asdict, rows)]}, console
-        )
+        found = {"workload": options.workload, "device": asdict(options.device), "rows": [*map(asdict, rows)]}
+        _write(out, options.command, found, console)
 
 
 def _show_imagenet(console: Console, rows: Sequence[large.ImageNetRow], device: Device) -> None:
@@ -181,14 +181,14 @@ def _show_transformer(console: Console, rows: Sequence[large.TransformerRow]) ->
     console.print(table)
 
 
-def _write(out: Path, content: Mapping[str, Any], console: Console) -> None:
+def _write(out: Path, command: Sequence[str], content: Mapping[str, Any], console: Console) -> None:
     environment = machine.environment(torch.device("cpu")).model_dump(mode="json")
-    made = {"format": 1, "made": datetime.now(UTC).isoformat(timespec="seconds"), "environment": environment}
+    made = {"format": 1, "command": list(command), "made": datetime.now(UTC).isoformat(timespec="seconds")}
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise LabError(f"cannot write {out}: {error.strerror}") from error
-    write_text(out, json.dumps({**made, **content}, indent=1) + "\n")
+    write_text(out, json.dumps({**made, "environment": environment, **content}, indent=1) + "\n")
     _say(console, f"record: {out}")
 
 
