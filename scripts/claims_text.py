@@ -110,7 +110,7 @@ def changed_verdicts(runs: dict[str, list[Record]], again: Sequence[Record]) -> 
     if not changed:
         return ""
     return (
-        f"{len(gone)} runs of the study are of a commit that is no longer in the repository. With these runs repeated, "
+        f"In the study {len(gone)} runs are of a commit that is no longer in the repository. With these runs repeated, "
         f"{'; '.join(changed)}."
     )
 
