@@ -106,7 +106,7 @@ def equal_loss_sentence(runs: Mapping[str, Runs], method: str = "bn+aon") -> str
     if not found:
         return ""
     return (
-        "In the study part of these differences is speed of fitting: at equal training loss validation accuracy of "
+        "In the study, at equal training loss, validation accuracy of "
         f"{parse(method).label} less {parse(BASE).label} was {' and '.join(found)}."
     )
 
