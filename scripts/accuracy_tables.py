@@ -105,10 +105,8 @@ def equal_loss_sentence(runs: Mapping[str, Runs], method: str = "bn+aon") -> str
             found.append(f"{gain_of_few(equal)} points on {name}")
     if not found:
         return ""
-    return (
-        "In the study, at equal training loss, validation accuracy of "
-        f"{parse(method).label} less {parse(BASE).label} was {' and '.join(found)}."
-    )
+    gap = f"validation accuracy of {parse(method).label} less {parse(BASE).label}"
+    return f"In the study {gap} was, at equal training loss, {' and '.join(found)}."
 
 
 def _windows(run: Record) -> list[tuple[float, float]]:
