@@ -51,7 +51,7 @@ def test_a_sentence_says_what_is_left_at_equal_loss_on_each_data_set():
     base = [with_curve("bn", seed, [2, 1], [30, 40], 40) for seed in (0, 1)]
     ours = [with_curve("bn+aon", seed, [1.5, 1], [35, 45], 45) for seed in (0, 1)]
     text = equal_loss_sentence({"CIFAR-10": [*base, *ours], "CIFAR-100": base})
-    assert text.endswith("BN+AON(q=2) less BN was +5.00, n = 2 points on CIFAR-10.")
+    assert text.endswith("BN+AON(q=2) less BN was, at equal training loss, +5.00, n = 2 points on CIFAR-10.")
     assert equal_loss_sentence({"CIFAR-10": base}) == ""
 
 
