@@ -225,7 +225,9 @@ def convergence(runs: Sequence[Record]) -> str:
         if found is not None:
             ours, theirs = (_mean_losses(runs, method) for method in ("bn+aon", base))
             lower = sum(own < other for own, other in zip(ours, theirs, strict=True))
-            parts.append(f"lower than {parse(base).label}'s in {lower} of {len(ours)} epochs, {described(found)}")
+            parts.append(
+                f"lower than {parse(base).label}'s in {lower} of {len(ours)} epochs, {described(found, digits=4)}"
+            )
     return "; ".join(parts) or described(None)
 
 

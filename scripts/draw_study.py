@@ -31,7 +31,10 @@ OTHERS = (
     "bn+polar",
 )
 LINE = 0.22  # inches of a method
-KEY = "point: a run; line: mean and 95 % interval; blue: methods of the paper; orange: other weight maps"
+KEY = (
+    "test accuracy of the last epoch (%); point: a run; line: mean and 95 % interval\n"
+    "blue: methods of the paper; orange: other weight maps"
+)
 
 
 def scores(folder: Path) -> dict[str, list[float]]:
@@ -67,7 +70,7 @@ def draw(axes: Axes, found: dict[str, list[float]], title: str) -> None:
         colour = GREY if method == "bn" else COLOURS[0] if method in PAPER else COLOURS[1]
         axes.plot(values, [place] * len(values), "o", color=colour, alpha=0.35, markersize=4, markeredgewidth=0)
         axes.errorbar(fmean(values), place, xerr=interval(values), fmt="|", color=colour, markersize=11, capsize=0)
-    axes.set(title=f"{title}: test accuracy of the last epoch (%)", yticks=range(len(found)))
+    axes.set(title=title, yticks=range(len(found)))
     axes.set_yticklabels([f"{parse(method).label}  (n = {len(values)})" for method, values in found.items()])
     axes.set_ylim(len(found) - 0.5, -0.5)
 

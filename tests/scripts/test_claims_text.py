@@ -95,7 +95,7 @@ def test_convergence_is_the_paired_difference_of_the_training_losses():
     losses = {(run.config.method, run.config.seed): run.epochs[-1].train_loss for run in found}
     mean = sum(losses["bn+aon", seed] - losses["bn", seed] for seed in (0, 1)) / 2
     lower = "lower than BN's in 0 of 3 epochs"  # the made curves of AON fall more slowly
-    assert convergence(found).startswith(f"{lower}, {mean:+.3f}")
+    assert convergence(found).startswith(f"{lower}, {mean:+.4f}")
     assert "; lower than BN+orthonormal's in " in convergence(found)
     assert convergence([]) == "not run yet"
 
