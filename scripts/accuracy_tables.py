@@ -16,7 +16,7 @@ from aon.lab.report.statistics import Difference, difference
 BASE = "bn"
 EPOCHS = 3  # that a mean is taken over, since single epochs jump
 OWN_MAPS = ("aon", "polar")
-FITTED = 99.0  # percent training accuracy: what the plan's follow-up asks of every run
+LEAST_FIT = 99.0  # percent training accuracy: what the plan's follow-up asks of every run
 
 
 def fit(runs: Runs) -> str:
@@ -59,9 +59,11 @@ def unfitted(runs: Runs) -> str:
     Args:
         runs: Finished runs of that follow-up.
     """
-    below = [run.config.method for run in runs if run.epochs[-1].train_accuracy < FITTED]
+    below = [run.config.method for run in runs if run.epochs[-1].train_accuracy < LEAST_FIT]
     words = [f"{parse(method).label} {below.count(method)}" for method in dict.fromkeys(below)]
-    return f"Runs that end below {FITTED:g} % training accuracy: {', '.join(words) or 'none'} (of {len(runs)} in all)."
+    return (
+        f"Runs that end below {LEAST_FIT:g} % training accuracy: {', '.join(words) or 'none'} (of {len(runs)} in all)."
+    )
 
 
 def _against(own: Mapping[int, Record], base: Mapping[int, Record]) -> list[str]:
@@ -106,7 +108,7 @@ def equal_loss_sentence(runs: Mapping[str, Runs], method: str = "bn+aon") -> str
     if not found:
         return ""
     gap = f"validation accuracy of {parse(method).label} less {parse(BASE).label}"
-    return f"In the study {gap} was, at equal training loss, {' and '.join(found)}."
+    return f"In the study {gap} was, at equal training loss, {'; '.join(found)}."
 
 
 def _windows(run: Record) -> list[tuple[float, float]]:

@@ -1,6 +1,6 @@
 """Accuracy beside training loss and beside orthonormality."""
 
-from scripts.accuracy_tables import FITTED, equal_loss_sentence, fit, orthonormality, unfitted
+from scripts.accuracy_tables import LEAST_FIT, equal_loss_sentence, fit, orthonormality, unfitted
 from scripts.exploratory import NOT_RUN
 from tests.lab import factory
 
@@ -89,7 +89,7 @@ def test_too_few_runs_have_no_correlation_and_none_no_table():
 
 def test_runs_that_do_not_fit_their_images_are_counted_by_method():
     runs = [factory.record(method, seed, epochs=2) for method in ("bn", "bn+aon") for seed in (0, 1)]
-    ends = [FITTED - 1, FITTED - 2, FITTED - 0.1, FITTED]
+    ends = [LEAST_FIT - 1, LEAST_FIT - 2, LEAST_FIT - 0.1, LEAST_FIT]
     runs = [
         run.but(epochs=tuple(row.model_copy(update={"train_accuracy": end}) for row in run.epochs))
         for run, end in zip(runs, ends, strict=True)

@@ -140,7 +140,7 @@ def test_nothing_is_chosen_before_every_setting_has_run():
     assert "not known" in tuned(settings(main, [factory.comparison(("bn",), epochs=2, learning_rate=0.05)]))
 
 
-def test_a_lead_at_the_main_rate_is_shown_beside_that_over_half_the_rate_and_that_without_a_rate():
+def test_a_lead_is_shown_at_the_main_rate_against_half_of_it_and_where_both_fall_to_zero():
     methods, minimax = ("bn", "bn+aon", "bn+aon:expansion=minimax"), "aon:expansion=minimax"
     main = factory.comparison(methods, seeds=(0, 1, 2), epochs=3)
     half = factory.comparison(methods[:2], seeds=(1, 2, 3), epochs=3, learning_rate=0.05)
